@@ -1,0 +1,5 @@
+"""Requests in, token events out; one file per rung of the ladder.
+
+An engine sees token ids only: text, HTTP and clocks of clients stay outside. It may import
+`labkit.model` and `labkit.kernels`, nothing above.
+"""
