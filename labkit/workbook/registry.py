@@ -75,7 +75,7 @@ class Exercise:
 def exercises() -> dict[str, Exercise]:
     """All exercises by id, in order."""
     found = {}
-    for module in sorted(m.name for m in pkgutil.iter_modules(exercises_package.__path__)):
+    for module in (m.name for m in pkgutil.iter_modules(exercises_package.__path__)):
         for item in importlib.import_module(f"{exercises_package.__name__}.{module}").EXERCISES:
             found[item.id] = item
     return dict(sorted(found.items()))

@@ -1,0 +1,135 @@
+"""Runs a part in the worker process and says what was found. Never raises, never hangs."""
+
+import contextlib
+import json
+import multiprocessing
+import sys
+import time
+from dataclasses import dataclass, field
+
+from labkit.workbook import cut, parts
+from labkit.workbook.registry import Exercise
+
+SECONDS = 5.0  # a part may run this long; the cases take milliseconds
+START_SECONDS = 120.0  # starting a process and importing torch, on a slow disk
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one check and what explains it.
+
+    `outcome` is "passed", "wrong", "crashed" or "not attempted". `case` is the index of the
+    first case that failed, `found` what the part did there, `mistake` the known mistake it
+    matches, `error` a traceback, `printed` what the part printed, `line` where an endless part
+    was when it was stopped. `reason` is a sentence of the catalogue for a part that could not
+    be run at all, with its `values`.
+    """
+
+    outcome: str
+    case: int | None = None
+    found: object = None
+    mistake: str | None = None
+    error: str | None = None
+    printed: str = ""
+    endless: bool = False
+    line: str = ""
+    unknown: tuple[str, ...] = ()
+    reason: str | None = None
+    values: dict = field(default_factory=dict)
+
+
+class Worker:
+    """The process in which parts run: started at the first check, again after it was lost."""
+
+    def __init__(self):
+        self.process = None
+        self.connection = None
+
+    def start(self) -> None:
+        from labkit.workbook import worker
+
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=worker.serve, args=(theirs,), daemon=True)
+        with _silent_main():
+            self.process.start()
+        theirs.close()
+
+    def run(self, exercise_id: str, part: str, seconds: float) -> Finding:
+        """The finding for a part; a worker that was damaged by an earlier part is replaced."""
+        finding = self.ask(exercise_id, part, seconds)
+        if finding is None:
+            finding = self.ask(exercise_id, part, seconds)
+        return finding or Finding("crashed", reason="check.worker_failed")
+
+    def ask(self, exercise_id: str, part: str, seconds: float) -> Finding | None:
+        """Sends the part and waits for its finding, at most the time it may take.
+
+        None when the worker ended, or took too long, before the part's turn came.
+        """
+        if self.process is None or not self.process.is_alive():
+            self.start()
+        job = {"exercise": exercise_id, "part": part, "seconds": seconds}
+        ready, case, deadline = False, None, time.monotonic() + START_SECONDS
+        with contextlib.suppress(EOFError, OSError):
+            self.connection.send_bytes(json.dumps(job).encode())
+            while self.connection.poll(max(0.0, deadline - time.monotonic())):
+                message = json.loads(self.connection.recv_bytes())
+                if "outcome" in message:
+                    if message.get("endless"):
+                        self.stop()
+                    return Finding(**message)
+                if "ready" in message:
+                    ready = True
+                    deadline = time.monotonic() + seconds + 5.0  # the watchdog speaks first
+                case = message.get("case", case)
+        self.process.join(0.5)
+        ended = not self.process.is_alive()
+        self.stop()
+        if not ready:
+            return None
+        if ended:
+            return Finding("crashed", case=case, reason="check.process_ended")
+        return Finding("wrong", case=case, endless=True)
+
+    def stop(self) -> None:
+        """Ends the process, whatever it is doing."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+            self.connection.close()
+            self.process = None
+
+
+@contextlib.contextmanager
+def _silent_main():
+    """Keeps a spawned process from importing the notebook's or the test runner's main again."""
+    main = sys.modules["__main__"]
+    kept = {name: getattr(main, name, None) for name in ("__file__", "__spec__")}
+    try:
+        main.__spec__ = None
+        if hasattr(main, "__file__"):
+            del main.__file__
+        yield
+    finally:
+        for name, value in kept.items():
+            if value is not None:
+                setattr(main, name, value)
+
+
+_worker = Worker()
+
+
+def check_cell(exercise: Exercise, cell: str | None, seconds: float = SECONDS) -> Finding:
+    """The finding for the text of an exercise cell; None means that none has been run."""
+    if cell is None:
+        return Finding("not attempted", reason="check.cell_not_run")
+    hole = parts.Hole.of(exercise)
+    try:
+        part = parts.part_from_cell(hole, cell)
+    except parts.PartError as error:
+        outcome = "wrong" if error.key == "check.signature" else "crashed"
+        return Finding(outcome, reason=error.key, values=error.values)
+    if cut.is_stub(part):
+        return Finding("not attempted")
+    return _worker.run(exercise.id, part, seconds)

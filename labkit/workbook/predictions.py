@@ -1,0 +1,94 @@
+"""Predict, run, compare; and the measured answers that the last report collects.
+
+Kept as JSON under `my/`: `predictions.json` by key, `answers.json` by question number.
+"""
+
+import json
+from datetime import date
+
+from labkit.paths import my_dir, write_atomic
+from labkit.workbook.catalogue import text
+from labkit.workbook.report import Report, Table
+
+CLOSE = 1.25  # a prediction within this factor, either way, is called close
+
+
+def kept(file: str) -> dict:
+    """What `my/<file>` holds; empty when it is missing or unreadable."""
+    try:
+        values = json.loads((my_dir() / file).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def keep(file: str, key: str, value) -> None:
+    """Sets one entry of `my/<file>`."""
+    write_atomic(my_dir() / file, json.dumps({**kept(file), key: value}, indent=1) + "\n")
+
+
+def predict(key: str, *, low: float, high: float, unit: str, step: float | None = None):
+    """A slider for a guess made before measuring; every move is kept under `key`.
+
+    Returns the widget. The question itself stands in the text above the cell.
+    """
+    import ipywidgets as widgets
+
+    before = kept("predictions.json").get(key)
+    slider = widgets.FloatSlider(
+        value=before if before is not None else low,
+        min=low,
+        max=high,
+        step=step or (high - low) / 100,
+        continuous_update=False,
+        description=unit,
+        readout_format=".3g",
+        layout=widgets.Layout(width="28em"),
+    )
+    said = widgets.Label(
+        text("predict.ask") if before is None else text("predict.kept", value=before, unit=unit)
+    )
+
+    def moved(change):
+        keep("predictions.json", key, change["new"])
+        said.value = text("predict.kept", value=change["new"], unit=unit)
+
+    slider.observe(moved, names="value")
+    return widgets.VBox([said, slider])
+
+
+def compare(key: str, measured: float, unit: str) -> Report:
+    """What was predicted under `key`, beside what was measured."""
+    predicted = kept("predictions.json").get(key)
+    if predicted is None:
+        return Report("note", text("compare.none", measured=measured, unit=unit))
+    ratio = measured / predicted if predicted else float("inf")
+    close = 1 / CLOSE <= ratio <= CLOSE
+    sentence = text(
+        "compare.close" if close else "compare.far",
+        predicted=predicted,
+        measured=measured,
+        unit=unit,
+        ratio=ratio,
+    )
+    return Report("passed" if close else "note", sentence)
+
+
+def answer(question: int, **measured: float) -> Report:
+    """Keeps the numbers that answer one of the ten questions, with the date."""
+    numbers = {name: float(value) for name, value in measured.items()}
+    keep("answers.json", str(question), {"date": date.today().isoformat(), "measured": numbers})
+    rows = [[name, f"{value:.3g}"] for name, value in numbers.items()]
+    return Report("note", text("answer.kept", number=question), table=Table(["", ""], rows))
+
+
+def doctor() -> Report:
+    """`python3 -m labkit doctor` as a table in the notebook."""
+    from labkit.doctor import run_checks
+
+    signs = {"OK": "✔ OK", "WARN": "⚠ WARN", "FAIL": "✘ FAIL"}
+    lines = run_checks()
+    counts = {status.lower(): sum(line.status == status for line in lines) for status in signs}
+    rows = [[line.name, signs[line.status], line.detail, line.remedy or ""] for line in lines]
+    outcome = "crashed" if counts["fail"] else "passed"
+    return Report(outcome, text("doctor.title", **counts), table=Table(["", "", "", ""], rows))

@@ -1,0 +1,256 @@
+"""The commands of the workbook: what a learner types in a cell."""
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+
+import labkit
+from labkit.paths import my_dir
+from labkit.workbook import catalogue, checker, cut, parts, registry
+from labkit.workbook.catalogue import text
+from labkit.workbook.report import Report, Table, comparison
+
+_cells: dict[str, str] = {}  # exercise id -> text of the cell in which it was last defined
+_reset_at: dict[str, int] = {}  # exercise id -> cells that had been run when it was reset
+
+
+def start(notebook: str, language: str = "en", keep: bool = True) -> Report:
+    """First line of every notebook. With `keep=False` (solutions) nothing is written to `my/`."""
+    catalogue.set_notebook_language(language)
+    if not keep:
+        scratch = tempfile.mkdtemp(prefix="labkit-")
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        os.environ["LABKIT_MY"] = scratch
+    return Report(
+        "note",
+        text(
+            "start",
+            version=labkit.__version__,
+            notebook=notebook,
+            passed=len([id for id in registry.exercises() if _state(id) == "passed"]),
+            total=len(registry.exercises()),
+            folder=my_dir() if keep else "-",
+        ),
+    )
+
+
+def language(lang: str) -> Report:
+    """Chooses the language of all messages, "en" or "ko", and keeps the choice."""
+    if lang not in catalogue.LANGUAGES:
+        return Report("note", text("language.unknown", lang=lang))
+    catalogue.choose_language(lang)
+    return Report("note", text("language.chosen", lang))
+
+
+def exercise(exercise_id: str, symbol: str):
+    """Marks the function of an exercise cell. The function itself is left as it is."""
+
+    def register(function):
+        import inspect
+
+        try:
+            _cells[exercise_id] = inspect.getsource(inspect.unwrap(function))
+        except (OSError, TypeError):
+            _cells.pop(exercise_id, None)
+        return function
+
+    return register
+
+
+def check(exercise_id: str, seconds: float = checker.SECONDS) -> Report:
+    """Runs your part against its cases and says what is right or what broke.
+
+    Four outcomes: passed, wrong, crashed, not attempted. Never raises, and never takes much
+    longer than `seconds`. A part that passes is saved under `my/`.
+    """
+    if exercise_id not in registry.exercises():
+        return _no_such(exercise_id)
+    item = registry.get(exercise_id)
+    cell = _cell_of(exercise_id)
+    finding = checker.check_cell(item, cell, seconds)
+    if finding.outcome != "not attempted":
+        attempts = parts.notes().get(exercise_id, {}).get("attempts", 0) + 1
+        parts.note(exercise_id, attempts=attempts, outcome=finding.outcome)
+    if finding.outcome == "passed":
+        parts.save_part(exercise_id, parts.part_from_cell(parts.Hole.of(item), cell))
+    return report(item, finding, seconds)
+
+
+def report(item: registry.Exercise, finding: checker.Finding, seconds: float) -> Report:
+    """A finding in words: the diagnosis first, the traceback folded below."""
+    title = f"{item.id} {text(f'{item.id}.title')}. {text(f'check.{finding.outcome}')}"
+    result = Report(finding.outcome, title)
+    say = result.sentences.append
+    if finding.reason:
+        say(("", text(finding.reason, **finding.values)))
+    if finding.unknown:
+        names = ", ".join(f"`{name}`" for name in finding.unknown)
+        say(("", text("check.unknown", names=names, module=item.module)))
+    if finding.endless:
+        say(("", text("check.endless", seconds=seconds)))
+    if finding.endless and finding.line:
+        say(("", text("check.endless_at", line=finding.line)))
+    if finding.mistake:
+        say((text("check.mistake"), text(f"{item.id}.mistake.{finding.mistake}")))
+    if finding.outcome in ("wrong", "crashed") and finding.case is not None:
+        case = item.cases[finding.case]
+        say((text("check.case"), text(f"{item.id}.case.{case.name}")))
+        if finding.outcome == "wrong" and not finding.endless:
+            head = ["", text("check.expected"), text("check.yours")]
+            result.table = comparison(case.expected, finding.found, head)
+    if finding.error:
+        say(("", f"`{finding.error.strip().splitlines()[-1]}`"))
+        result.folded.append((text("check.traceback"), finding.error))
+    if finding.printed and finding.outcome != "passed":
+        result.folded.append((text("check.printed"), finding.printed))
+    return result
+
+
+def not_attempted(exercise_id: str, lang: str) -> Report:
+    """What `check` says of a blank cell; the build stores it in the exercise notebooks."""
+    title = (
+        f"{exercise_id} {text(f'{exercise_id}.title', lang)}. {text('check.not attempted', lang)}"
+    )
+    return Report("not attempted", title)
+
+
+def hint(exercise_id: str) -> Report:
+    """The next hint: first the invariant, then a sketch; after the last, where the solution is."""
+    if exercise_id not in registry.exercises():
+        return _no_such(exercise_id)
+    hints = [f"{exercise_id}.hint{n}" for n in (1, 2, 3) if catalogue.has(f"{exercise_id}.hint{n}")]
+    number = parts.notes().get(exercise_id, {}).get("hints", 0) + 1
+    if number > len(hints):
+        return Report("note", text("hint.last", id=exercise_id))
+    parts.note(exercise_id, hints=number)
+    title = text("hint.number", number=number, total=len(hints))
+    return Report("note", title, [("", text(hints[number - 1]))])
+
+
+def solution(exercise_id: str) -> Report:
+    """The part as labkit has it."""
+    if exercise_id not in registry.exercises():
+        return _no_such(exercise_id)
+    hole = parts.Hole.of(registry.get(exercise_id))
+    title = text("solution.title", symbol=hole.exercise.symbol, module=hole.exercise.module)
+    return Report("note", title, code=hole.reference)
+
+
+def reset(exercise_id: str) -> Report:
+    """Makes an exercise blank again: a passed part goes to `my/backups/`, the empty cell comes.
+
+    In JupyterLab the empty cell appears below; elsewhere its text is shown.
+    """
+    if exercise_id not in registry.exercises():
+        return _no_such(exercise_id)
+    from labkit.workbook.build import exercise_cell
+
+    item = registry.get(exercise_id)
+    backup = parts.put_aside(exercise_id)
+    parts.note(exercise_id, outcome="not attempted", hints=0)
+    _cells.pop(exercise_id, None)
+    _reset_at[exercise_id] = len(_history())
+    cell = exercise_cell(item)
+    if _shell():
+        _shell().set_next_input(cell)
+    done = (
+        text("reset.done", id=exercise_id, backup=backup)
+        if backup
+        else text("reset.nothing", id=exercise_id)
+    )
+    return Report("note", done, [("", text("reset.cell"))], code=cell)
+
+
+def use(exercise_id: str):
+    """The function or class that holds exercise `exercise_id`, for an experiment to run on.
+
+    Your passed parts of its module are spliced in; the rest is labkit's own, and a banner says
+    which is which. Raises KeyError for an id that doesn't exist.
+    """
+    item = registry.get(exercise_id)
+    siblings = [e for e in registry.exercises().values() if e.module == item.module]
+    mine, banner = {}, Report("note", "")
+    for sibling in siblings:
+        hole = parts.Hole.of(sibling)
+        where = {"symbol": f"`{sibling.symbol}`", "id": sibling.id}
+        try:
+            part = parts.saved_part(hole)
+        except parts.PartError as error:
+            banner.sentences.append(
+                ("", text("use.stale", **where, why=text(error.key, **error.values)))
+            )
+            continue
+        if part is not None:
+            mine[sibling.symbol] = part
+        banner.sentences.append(("", text("use.mine" if part else "use.reference", **where)))
+    banner.title = item.module
+    _show(banner)
+    source = cut.splice(parts.module_source(item.module), mine)
+    return getattr(cut.module_from(item.module, source), item.symbol.split(".")[0])
+
+
+def progress() -> Report:
+    """All exercises and how far you are; kept on disk, so a kernel restart changes nothing."""
+    items = list(registry.exercises().values())
+    head = ["exercise", "route", "minutes", "state", "attempts"]
+    table = Table([text(f"progress.{column}") for column in head], [])
+    for item in items:
+        state = _state(item.id)
+        attempts = parts.notes().get(item.id, {}).get("attempts", 0)
+        route = text("route.core" if item.core else "route.further")
+        name = f"{item.id} {text(f'{item.id}.title')}"
+        table.rows.append([name, route, str(item.minutes), text(f"state.{state}"), str(attempts)])
+    passed = sum(_state(item.id) == "passed" for item in items)
+    title = text("progress.title", passed=passed, total=len(items))
+    return Report("passed" if passed == len(items) else "note", title, table=table)
+
+
+def _state(exercise_id: str) -> str:
+    if parts.part_path(exercise_id).exists():
+        return "passed"
+    outcome = parts.notes().get(exercise_id, {}).get("outcome", "not attempted")
+    return outcome if outcome != "passed" else "not attempted"
+
+
+def _cell_of(exercise_id: str) -> str | None:
+    """The newest cell that holds this exercise, also one that Python could not read.
+
+    A cell with a syntax error never ran its decorator, so the input history is asked first.
+    """
+    marker = re.compile(rf"^[ \t]*@exercise\(\s*['\"]{re.escape(exercise_id)}['\"]", re.MULTILINE)
+    for cell in reversed(_history()[_reset_at.get(exercise_id, 0) :]):
+        if marker.search(cell):
+            return cell
+    return _cells.get(exercise_id)
+
+
+def _history() -> list[str]:
+    """The cells run in this kernel, oldest first; empty in plain Python."""
+    return _shell().user_ns.get("In", []) if _shell() else []
+
+
+def _no_such(exercise_id) -> Report:
+    ids = ", ".join(registry.exercises())
+    return Report("note", text("unknown_exercise", id=repr(exercise_id), ids=ids))
+
+
+def _shell():
+    """The running IPython, or None in plain Python."""
+    import sys
+
+    if "IPython" not in sys.modules:
+        return None
+    from IPython import get_ipython
+
+    return get_ipython()
+
+
+def _show(shown: Report) -> None:
+    if _shell():
+        from IPython.display import display
+
+        display(shown)
+    else:
+        print(shown)

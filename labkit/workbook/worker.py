@@ -1,0 +1,174 @@
+"""The process in which a learner's part runs, so that nothing it does can hurt the notebook.
+
+It splices the part into its module, runs the exercise's cases on it, and sends messages back as
+JSON: {"ready": ...} once the reference has passed, {"case": ...} as each case begins, and last a
+finding (see `checker.Finding`). A part that does not end is stopped from inside by a watchdog
+thread, which can still see the line that the part was at; the parent is the second line of
+defence.
+"""
+
+import builtins
+import contextlib
+import dis
+import io
+import json
+import math
+import os
+import sys
+import threading
+import traceback
+
+from labkit.workbook import cut
+from labkit.workbook.parts import Hole
+from labkit.workbook.registry import get
+
+PRINTED_LIMIT = 4000  # characters of a learner's prints that are shown
+
+
+def serve(connection) -> None:
+    """Answers check requests until the notebook goes away."""
+
+    def send(message):
+        connection.send_bytes(json.dumps(message).encode())
+
+    while True:
+        try:
+            job = json.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        hole = Hole.of(get(job["exercise"]))
+        warm_up(hole)
+        send({"ready": True})
+        send(examine(hole, job["part"], job["seconds"], send))
+
+
+def spliced(hole: Hole, part: str):
+    """A fresh module that is labkit's own but for the part."""
+    source = cut.splice(hole.source, {hole.exercise.symbol: part})
+    return cut.module_from(hole.exercise.module, source)
+
+
+def warm_up(hole: Hole) -> None:
+    """Runs the reference once, so that imports do not count against the learner's time."""
+    for case in hole.exercise.cases:
+        found = plain(case.observe(spliced(hole, hole.reference)))
+        if not same(found, plain(case.expected)):
+            raise AssertionError(f"{hole.exercise.id}: the reference fails case {case.name!r}")
+
+
+def examine(hole: Hole, part: str, seconds: float, send) -> dict:
+    """The finding for one part: passed, wrong or crashed, with what explains it."""
+    printed = io.StringIO()
+    try:
+        module = spliced(hole, part)
+    except Exception as error:  # a default value or an annotation that cannot be evaluated
+        return {"outcome": "crashed", "error": "".join(traceback.format_exception_only(error))}
+    unknown = unknown_names(module, hole)
+    if unknown:
+        return {"outcome": "crashed", "unknown": unknown}
+    watchdog = Watchdog(module.__file__, seconds, send)
+    seen, failed = [], None
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), watchdog:
+        for number, case in enumerate(hole.exercise.cases):
+            watchdog.case = number
+            send({"case": number})
+            found, error = attempt(case, module)
+            seen.append(found)
+            if failed is None and (error or not same(found, plain(case.expected))):
+                failed = {"case": number, "found": found, "error": error}
+                watchdog.finding = {"outcome": "crashed" if error else "wrong", **failed}
+    if failed is None:
+        return {"outcome": "passed"}
+    mistake = recognise(hole, seen)
+    outcome = "wrong" if mistake else watchdog.finding["outcome"]
+    said = printed.getvalue()[-PRINTED_LIMIT:]
+    return {"outcome": outcome, "mistake": mistake, "printed": said, **failed}
+
+
+def attempt(case, module) -> tuple[object, str | None]:
+    """What a case observed, and the traceback when the part raised instead."""
+    try:
+        return plain(case.observe(module)), None
+    except BaseException as error:  # SystemExit and KeyboardInterrupt of a part too
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if frame.filename == module.__file__] or frames[-1:]
+        text = "".join(traceback.format_list(own) + traceback.format_exception_only(error))
+        return {"raised": type(error).__name__}, text
+
+
+def recognise(hole: Hole, seen: list) -> str | None:
+    """The known mistake that does in every case what this part did, if there is one."""
+    for mistake in hole.exercise.mistakes:
+        module = spliced(hole, mistake.apply(hole.reference))
+        with contextlib.redirect_stdout(io.StringIO()):
+            if all(
+                same(attempt(case, module)[0], found)
+                for case, found in zip(hole.exercise.cases, seen, strict=True)
+            ):
+                return mistake.name
+    return None
+
+
+def unknown_names(module, hole: Hole) -> list[str]:
+    """Names that the part reads but that exist only in the learner's notebook."""
+    owner = module
+    for name in hole.exercise.symbol.split("."):
+        owner = owner.__dict__[name]
+    function = getattr(owner, "__func__", owner)
+    codes, names = [function.__code__], set()
+    while codes:
+        code = codes.pop()
+        codes += [constant for constant in code.co_consts if hasattr(constant, "co_code")]
+        names |= {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
+    return sorted(n for n in names if not hasattr(module, n) and not hasattr(builtins, n))
+
+
+def plain(value):
+    """The same value as JSON carries it: tuples as lists; what JSON lacks as its repr."""
+    return json.loads(json.dumps(value, default=repr))
+
+
+def same(one, other) -> bool:
+    """Equal, with floats compared to nine digits and True kept apart from 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=1e-9)
+    return one == other
+
+
+class Watchdog:
+    """Ends this process when its `with` block takes longer than `seconds`.
+
+    First it sends `finding`, if an earlier case has failed already; else one that names the
+    line of the part that was running.
+    """
+
+    def __init__(self, filename: str, seconds: float, send):
+        self.filename, self.seconds, self.send = filename, seconds, send
+        self.case, self.finding = 0, None
+        self.main = threading.get_ident()
+        self.done = threading.Event()
+
+    def __enter__(self):
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def __exit__(self, *_):
+        self.done.set()
+
+    def watch(self):
+        if self.done.wait(self.seconds):
+            return
+        self.send(self.finding or self.endless())
+        os._exit(1)
+
+    def endless(self) -> dict:
+        frame = sys._current_frames()[self.main]
+        while frame and frame.f_code.co_filename != self.filename:
+            frame = frame.f_back
+        line = traceback.extract_stack(frame)[-1].line if frame else ""
+        return {"outcome": "wrong", "case": self.case, "endless": True, "line": line}
