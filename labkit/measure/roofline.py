@@ -1,0 +1,128 @@
+"""The roofline: the least time a step can take on a machine, from two measured speeds.
+
+Units are base units throughout: FLOP, bytes, seconds, FLOP/s, bytes/s. One multiplication and
+one addition are 2 FLOP. The idea is from Williams, Waterman and Patterson, "Roofline: an
+insightful visual performance model" (2009).
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def step_time(
+    num_flops: float, num_bytes: float, peak_flops: float, bandwidth: float
+) -> tuple[float, str]:
+    """The least time that a step can take, and what holds it back.
+
+    A step computes `num_flops` (FLOP) and moves `num_bytes` (bytes) to or from memory. The
+    machine computes at most `peak_flops` (FLOP/s) and moves at most `bandwidth` (bytes/s), and
+    does both at the same time, so the slower of the two decides.
+
+    Returns `(seconds, bound)`: `bound` is "compute" when computing takes longer, else "memory",
+    also when both take equally long.
+    """
+    compute_time = num_flops / peak_flops
+    memory_time = num_bytes / bandwidth
+    if compute_time > memory_time:
+        return compute_time, "compute"
+    return memory_time, "memory"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a machine reaches at most, as measured: the two roofs."""
+
+    peak_flops: float  # FLOP/s
+    bandwidth: float  # bytes/s
+
+    @property
+    def ridge(self) -> float:
+        """The intensity (FLOP per byte) from which on computing holds a step back."""
+        return self.peak_flops / self.bandwidth
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one forward pass needs at least."""
+
+    num_flops: float  # FLOP
+    num_bytes: float  # bytes
+
+    @property
+    def intensity(self) -> float:
+        """FLOP done for each byte moved: the x axis of a roofline."""
+        return self.num_flops / self.num_bytes
+
+
+def forward_cost(config, num_new: int, num_cached: int = 0, bytes_per_number: int = 4) -> Cost:
+    """The cost of one forward pass over `num_new` tokens after `num_cached` in the KV cache.
+
+    A decode step with a cache is `num_new=1`; a pass without one has `num_cached=0`. `config`
+    is the configuration of a Llama-family model as `transformers` has it. `bytes_per_number`
+    is 4 for float32, 2 for bfloat16.
+
+    Counted are the matrix products (logits for every new token), attention over all earlier
+    tokens, each weight read once, and keys and values read and written. Activations are left
+    out, so the bytes are a lower bound.
+    """
+    layers, hidden, vocab = config.num_hidden_layers, config.hidden_size, config.vocab_size
+    head_dim = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
+    query_width = config.num_attention_heads * head_dim
+    kv_width = config.num_key_value_heads * head_dim
+
+    projections = 2 * hidden * query_width + 2 * hidden * kv_width  # q and o, k and v
+    mlp = 3 * hidden * config.intermediate_size  # gate, up, down
+    num_weights = layers * (projections + mlp) + hidden * vocab
+
+    # Token i of the new ones attends to the cached ones, to those before it, and to itself.
+    num_pairs = num_new * num_cached + num_new * (num_new + 1) // 2
+    attention_flops = layers * 4 * query_width * num_pairs  # scores, then the weighted sum
+    kv_numbers = layers * 2 * kv_width * (num_cached + num_new)
+    return Cost(
+        num_flops=2 * num_weights * num_new + attention_flops,
+        num_bytes=bytes_per_number * (num_weights + kv_numbers),
+    )
+
+
+def measure_machine(device: str = "cpu") -> Machine:
+    """Measures both roofs of `device` ("cpu" or "cuda"), in float32; takes a few seconds."""
+    return Machine(measure_matmul_flops(device), measure_bandwidth(device))
+
+
+def measure_bandwidth(device: str = "cpu", num_bytes: int = 512 * 2**20) -> float:
+    """Bytes/s at which a matrix is read from memory when it is multiplied with one vector.
+
+    That is what decoding one sequence does with every weight. The matrix is larger than a
+    processor's caches. The best of several runs, since noise only ever slows a run down.
+    """
+    import torch
+
+    columns = 4096
+    matrix = torch.ones(num_bytes // (4 * columns), columns, device=device)
+    vector = torch.ones(columns, device=device)
+    return num_bytes / _best_seconds(lambda: matrix @ vector, device)
+
+
+def measure_matmul_flops(device: str = "cpu", size: int = 2048) -> float:
+    """FLOP/s of a product of two `size` × `size` matrices in float32, best of several runs."""
+    import torch
+
+    left, right = torch.ones(size, size, device=device), torch.ones(size, size, device=device)
+    return 2 * size**3 / _best_seconds(lambda: left @ right, device)
+
+
+def _best_seconds(work: Callable[[], object], device: str, runs: int = 8) -> float:
+    """The shortest of `runs` runs, after one that warms up."""
+    import torch
+
+    wait = torch.cuda.synchronize if device.startswith("cuda") else (lambda: None)
+    work()
+    wait()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        wait()
+        times.append(time.perf_counter() - start)
+    return min(times)
