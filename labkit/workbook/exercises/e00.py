@@ -17,6 +17,8 @@ STEP_TIME = Exercise(
     cases=(
         Case("memory", _step(4, 80, 2, 10), [8.0, "memory"]),  # 2 s of computing, 8 s of moving
         Case("compute", _step(60, 20, 2, 10), [30.0, "compute"]),  # 30 s, 2 s
+        Case("nothing_moved", _step(60, 0, 2, 10), [30.0, "compute"]),
+        Case("same_roofs", _step(8, 80, 2, 2), [40.0, "memory"]),
         Case("equal", _step(6, 30, 2, 10), [3.0, "memory"]),
     ),
     mistakes=(

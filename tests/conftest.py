@@ -1,0 +1,9 @@
+"""Keeps every test away from the learner's own files, and from a language chosen outside."""
+
+import os
+import tempfile
+
+_scratch = tempfile.TemporaryDirectory(prefix="labkit-tests-")
+os.environ["LABKIT_MY"] = _scratch.name
+os.environ.pop("LABKIT_LANG", None)
+os.environ.setdefault("MPLBACKEND", "agg")
