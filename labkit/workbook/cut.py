@@ -151,6 +151,15 @@ def names_used(source: str, symbol: str, module: str) -> list[str]:
     return [start + ", ".join(names) for start, names in lines.items()]
 
 
+def exercise_cell(
+    source: str, symbol: str, module: str, exercise_id: str, *, whole: bool = False
+) -> str:
+    """The text of an exercise cell: imports, `@exercise(...)`, and the def, blank or whole."""
+    text = extract(source, symbol) if whole else blank(source, symbol, exercise_id)
+    imports = [*names_used(source, symbol, module), "from labkit.workbook import exercise"]
+    return "\n".join([*imports, "", "", f'@exercise("{exercise_id}", "{symbol}")', text])
+
+
 def module_from(name: str, source: str) -> ModuleType:
     """A fresh module made of `source`. Nothing else sees it: it is not put in `sys.modules`.
 
