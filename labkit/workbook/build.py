@@ -7,6 +7,7 @@ goes out byte for byte the same.
 """
 
 import difflib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,10 +149,7 @@ def dump(built: NotebookNode) -> str:
 
 def saved_solution(book: Book, name: str) -> NotebookNode | None:
     """The solution notebook as it lies on disk, with the outputs of its last run."""
-    try:
-        return nbformat.reads(_file_text(book.root / "solutions" / f"{name}.ipynb"), as_version=4)
-    except nbformat.reader.NotJSONError:
-        return None
+    return _parsed(_file_text(book.root / "solutions" / f"{name}.ipynb"))
 
 
 def _cells(
@@ -194,16 +192,24 @@ def _keep_outputs(built: NotebookNode, before: NotebookNode) -> None:
 def _difference(path: str, old: str, new: str) -> Stale:
     """Cells as text where these differ, else the file's own lines."""
     if not old:
-        return Stale(path, diff="there is no such file yet")
-    try:
-        before, after = nbformat.reads(old, as_version=4), nbformat.reads(new, as_version=4)
-    except nbformat.reader.NotJSONError:
-        return Stale(path, diff="the file is not a notebook")
+        return Stale(path, diff=f"{path}: there is no such file yet")
+    before, after = _parsed(old), _parsed(new)
+    if before is None:
+        return Stale(path, diff=f"{path}: the file is not a notebook")
     lines = [_readable(before), _readable(after)]
     if lines[0] == lines[1]:
         lines = [old.splitlines(), new.splitlines()]
     diff = difflib.unified_diff(*lines, f"{path} (file)", f"{path} (built)", lineterm="", n=2)
     return Stale(path, _parts_changed(before, after), "\n".join(diff))
+
+
+def _parsed(text: str) -> NotebookNode | None:
+    """The notebook that a file's text holds; None when it is damaged or none."""
+    try:
+        nbformat.validate(json.loads(text))
+        return nbformat.reads(text, as_version=4)
+    except (ValueError, AttributeError, nbformat.ValidationError):
+        return None
 
 
 def _readable(notebook: NotebookNode) -> list[str]:

@@ -20,7 +20,8 @@ from types import ModuleType
 
 from labkit.workbook import margin
 
-STUB = "# ✏️ Exercise {id}: your code here"
+MARK = "# ✏️ Exercise"  # of a hole, wherever one is shown
+STUB = MARK + " {id}: your code here"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 SHOWN_WHOLE = ("__init__", "__post_init__")  # a learner never guesses what an object holds
@@ -100,7 +101,7 @@ def elide(source: str, class_symbol: str, holes: Mapping[str, str]) -> str:
         exercise_id = holes.get(f"{class_symbol}.{method.name}")
         if exercise_id:
             view = _without_body(
-                _extract(text, block), (f"...  # ✏️ Exercise {exercise_id}",), docstring=False
+                _extract(text, block), (f"...  {MARK} {exercise_id}",), docstring=False
             )
         else:
             view = _without_body(_extract(text, block), ("...",))

@@ -84,8 +84,10 @@ def header(book: Book, source: Source, cell: Cell, edition: Edition, seconds: in
     core = cell.minutes + sum(e.minutes for e in exercises if e.core)
     stars = _stars(max((e.difficulty for e in exercises), default=1))
     facts = say("header.facts", language, stars=stars, minutes=minutes)
-    facts += say("header.core", language, minutes=core) if core != minutes else ""
-    facts += say("header.run", language, seconds=seconds) if seconds else ""
+    if core != minutes:
+        facts += " " + say("header.core", language, minutes=core)
+    if seconds:
+        facts += " · " + say("header.run", language, seconds=seconds)
     parts = [facts]
     if exercises:
         rows = [_row(say, e, language) for e in exercises]
@@ -144,6 +146,8 @@ def view(book: Book, source: Source, cell: Cell, edition: Edition) -> NotebookNo
         symbol=symbol,
         path=_path(module),
     )
+    if is_class and cut.MARK in code:
+        caption += " " + book.text("show.holes", edition.language)
     fence = "````" if "```" in code else "```"
     return new_markdown_cell(
         f"{caption}\n\n{fence}python\n{code}\n{fence}",

@@ -1,5 +1,6 @@
 """Executes solution notebooks and keeps what they put out."""
 
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,7 +45,8 @@ def run(book: Book, source: Source) -> float:
     try:
         client.execute()
     except CellExecutionError as error:
-        raise RunError(f"solutions/{source.name}.ipynb: {error}") from error
+        plain = re.sub(r"\x1b\[[\d;]*m", "", str(error))  # without colours
+        raise RunError(f"solutions/{source.name}.ipynb: {plain}") from error
     seconds = time.perf_counter() - began
     built.metadata = metadata  # without the versions of this machine's Python
     built.metadata["labkit"]["run_seconds"] = rounded(seconds)

@@ -228,7 +228,7 @@ def test_the_header_counts_minutes_and_names_exercises_and_what_they_build_on(bo
     text = cell(book, EN, "header").source
     assert "★★☆" in text
     assert "about 40 minutes" in text  # 10 of reading, 15 and 15
-    assert "25 on the core route" in text
+    assert "(25 on the core route)" in text
     assert "`Engine.step` | go further | ★★☆ | 15 |" in text
     assert "Builds on exercises 00.1." in text
     assert "Run All" not in text  # never run yet
@@ -248,6 +248,7 @@ def test_a_class_is_shown_without_bodies_and_its_hole_marked(book):
     assert "`Engine`, from `pack/engine.py`" in shown
     assert "self.line = deque(line)" in shown
     assert "...  # ✏️ Exercise 01.2" in shown
+    assert "✏️ marks what an exercise fills in" in shown
     assert "len(self.line)" not in shown
 
 
@@ -326,7 +327,7 @@ def test_check_sees_a_notebook_that_was_edited_by_hand(book, capsys):
     assert '-    "collapsed": true' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("content", ["", "{broken", None])
+@pytest.mark.parametrize("content", ["", "{broken", "{}", "[]", None])
 def test_a_damaged_or_missing_notebook_is_stale_and_built_anew(book, content):
     build.build(book)
     if content is None:

@@ -2,6 +2,9 @@
 
 import ast
 import inspect
+import json
+import subprocess
+import sys
 import traceback
 
 import pytest
@@ -9,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labkit.paths import repo_root
-from labkit.workbook import cut
+from labkit.workbook import cut, registry
 
 MODULE = '''\
 """A module with every shape of a hole. 한글 ✏️"""
@@ -164,6 +167,38 @@ def test_every_function_of_labkit_goes_out_and_in_byte_for_byte():
         assert cut.splice(emptied, {symbol: part}) == source, f"{symbol} in {path}"
         checked += 1
     assert checked > 20
+
+
+@pytest.mark.parametrize("module", sorted({e.module for e in registry.exercises().values()}))
+def test_every_module_with_exercises_is_cut_and_spliced_byte_for_byte(module):
+    path = repo_root().joinpath(*module.split(".")).with_suffix(".py")
+    source = path.read_bytes().decode("utf-8")
+    holes = {e.symbol: e.id for e in registry.exercises().values() if e.module == module}
+    blanked = cut.cut(source, holes)
+    assert all(cut.is_stub(cut.extract(blanked, symbol)) for symbol in holes)
+    assert cut.splice(blanked, reference_parts(source, holes)) == source
+
+
+def test_a_class_with_three_holes_is_spliced_in_a_spawned_process():
+    source = (
+        "def twice(x): return 2 * x\n\n"
+        "class Pool:\n"
+        "    def __init__(self): self.free = [3, 2, 1]\n"
+        "    def take(self):\n        return self.free.pop()\n\n"
+        "    def give(self, block):\n        self.free.append(block)\n\n"
+        "    def total(self):\n        return twice(sum(self.free))\n"
+    )
+    holes = {"Pool.take": "04.1", "Pool.give": "04.2", "Pool.total": "04.3"}
+    job = {"source": cut.cut(source, holes), "parts": reference_parts(source, holes)}
+    code = (
+        "import json, sys; from labkit.workbook import cut; job = json.load(sys.stdin); "
+        "pool = cut.module_from('pool', cut.splice(**job)).Pool(); "
+        "pool.give(pool.take() + 6); print(pool.total())"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps(job), text=True, capture_output=True
+    )
+    assert child.stdout.strip() == "24", child.stderr
 
 
 def test_a_hole_keeps_signature_and_docstring_and_says_which_exercise_it_is():
