@@ -35,7 +35,8 @@ def delivery_figure(streamed: Delivery, unstreamed: Delivery) -> Picture:
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     picture.story = (
-        f"First text after {streamed.first_text:.2f} s streamed, {unstreamed.first_text:.2f} s not; "
+        f"First text after {streamed.first_text:.2f} s streamed, "
+        f"{unstreamed.first_text:.2f} s not; "
         f"all of it after {streamed.last_text:.2f} s and {unstreamed.last_text:.2f} s."
     )
     return picture
