@@ -112,6 +112,31 @@ def measure_matmul_flops(device: str = "cpu", size: int = 2048) -> float:
     return 2 * size**3 / _best_seconds(lambda: left @ right, device)
 
 
+def measure_forward(model, num_new: int, num_cached: int = 0) -> float:
+    """Seconds of the pass that `forward_cost` counts, on a `transformers` model, best of several.
+
+    Which tokens go through makes no difference to the time, so all are token 1.
+    """
+    import torch
+    from transformers import DynamicCache
+
+    def ones(length: int):
+        return torch.ones(1, length, dtype=torch.long, device=model.device)
+
+    device = str(model.device)
+    with torch.inference_mode():
+        if num_cached == 0:
+            return _best_seconds(lambda: model(input_ids=ones(num_new), use_cache=False), device, 3)
+        cache = DynamicCache(config=model.config)
+        model(input_ids=ones(num_cached), cache=cache, use_cache=True)
+
+        def decode():
+            model(input_ids=ones(num_new), cache=cache, use_cache=True)
+            cache.crop(-num_new)  # forget them, so that every run finds the same cache
+
+        return _best_seconds(decode, device)
+
+
 def _best_seconds(work: Callable[[], object], device: str, runs: int = 8) -> float:
     """The shortest of `runs` runs, after one that warms up."""
     import torch

@@ -7,7 +7,7 @@ apart for colour-blind eyes; shape or wording always says the same as the colour
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import matplotlib
@@ -94,24 +94,20 @@ class Step:
     cost: Cost
     seconds: float | None = None  # measured; None draws only what the roofs allow
 
-    def least(self, machine: Machine) -> tuple[float, str]:
-        """The least seconds on `machine`, and what bounds it."""
-        return step_time(
-            self.cost.num_flops, self.cost.num_bytes, machine.peak_flops, machine.bandwidth
-        )
-
-    def story(self, machine: Machine) -> str:
-        """One line for the legend."""
-        least, bound = self.least(machine)
+    def story(self, least: float, bound: str) -> str:
+        """One line for the legend; `least` and `bound` are what `step_time` says."""
         line = f"{self.name}: at least {1e3 * least:.0f} ms ({bound})"
         return line + (f", measured {1e3 * self.seconds:.0f} ms" if self.seconds else "")
 
 
 @house_style()
-def roofline_figure(machine: Machine, steps: Sequence[Step]) -> Picture:
+def roofline_figure(
+    machine: Machine, steps: Sequence[Step], step_time: Callable = step_time
+) -> Picture:
     """The two measured roofs of a machine, and where forward passes lie under them.
 
     A hollow mark lies on the roof: as fast as this step can be. The filled one below was measured.
+    `step_time` says how long a step takes at least; a learner's own may stand in.
     """
     picture, axes = new_picture(
         "Roofline of this machine (measured)", "intensity: FLOP per byte moved", "speed: GFLOP/s"
@@ -127,20 +123,24 @@ def roofline_figure(machine: Machine, steps: Sequence[Step]) -> Picture:
     roofs += [(f"memory: {slope:.0f} GB/s", (middle, middle * slope), (12, -8), "left")]
     for label, point, shift, side in roofs:
         axes.annotate(label, point, shift, textcoords="offset points", ha=side)
+    stories = []
     for step, colour, marker in zip(steps, COLOURS, MARKERS, strict=False):
-        roof = step.cost.num_flops / step.least(machine)[0] / 1e9
+        flops = step.cost.num_flops
+        least, bound = step_time(flops, step.cost.num_bytes, machine.peak_flops, machine.bandwidth)
+        stories.append(step.story(least, bound))
+        roof = flops / least / 1e9
         axes.plot(step.cost.intensity, roof, marker, mfc="none", mec=colour, mew=2)
         if step.seconds:
-            seen = step.cost.num_flops / step.seconds / 1e9
+            seen = flops / step.seconds / 1e9
             axes.plot([step.cost.intensity] * 2, [seen, roof], color=colour, linewidth=1)
             axes.plot(step.cost.intensity, seen, marker, color=colour)
-        axes.plot([], [], marker, color=colour, label=step.story(machine))
+        axes.plot([], [], marker, color=colour, label=stories[-1])
     axes.set_xlim(left, right)
     axes.set_ylim(left * slope / 2, 3 * peak)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(plain_number)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), handletextpad=0.4)
-    picture.story = "; ".join(step.story(machine) for step in steps) + "."
+    picture.story = "; ".join(stories) + "."
     return picture
 
 

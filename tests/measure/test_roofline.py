@@ -76,11 +76,12 @@ def test_a_config_without_head_dim_divides_the_hidden_size():
     assert roofline.forward_cost(older, 7) == roofline.forward_cost(SMOLLM2, 7)
 
 
-def test_a_forward_pass_computes_what_torch_counts():
+@pytest.fixture(scope="module")
+def model():
     import torch
-    from torch.utils.flop_counter import FlopCounterMode
     from transformers import LlamaConfig, LlamaForCausalLM
 
+    torch.manual_seed(0)
     config = LlamaConfig(
         hidden_size=32,
         num_hidden_layers=2,
@@ -88,12 +89,36 @@ def test_a_forward_pass_computes_what_torch_counts():
         num_key_value_heads=2,
         intermediate_size=48,
         vocab_size=64,
-        attn_implementation="eager",  # as matrix products, which the counter sees
+        attn_implementation="eager",  # as matrix products, which torch's counter sees
     )
-    model = LlamaForCausalLM(config)
+    return LlamaForCausalLM(config).eval()
+
+
+def test_a_forward_pass_computes_what_torch_counts(model):
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
         model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=False)
-    assert roofline.forward_cost(config, 1).num_flops == counter.get_total_flops()
+    assert roofline.forward_cost(model.config, 1).num_flops == counter.get_total_flops()
+
+
+@pytest.mark.parametrize(("num_new", "num_cached"), [(1, 12), (5, 0)])
+def test_every_timed_pass_sees_the_tokens_that_it_says(model, num_new, num_cached):
+    seen = []
+
+    def see(module, inputs, given, output):
+        cache = given.get("cache")
+        seen.append((given["input_ids"].shape[1], cache.get_seq_length() if cache else 0))
+
+    hook = model.register_forward_hook(see, with_kwargs=True)
+    try:
+        assert roofline.measure_forward(model, num_new, num_cached) > 0
+    finally:
+        hook.remove()
+    timed = seen[1:] if num_cached else seen  # the first one fills the cache
+    assert set(timed) == {(num_new, num_cached + num_new if num_cached else 0)}
+    assert len(timed) > 1
 
 
 def test_measuring_gives_two_finite_speeds():

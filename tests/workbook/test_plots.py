@@ -62,6 +62,11 @@ def test_the_roofline_says_what_bounds_each_step_and_what_was_measured():
     )
 
 
+def test_the_roofline_is_drawn_by_the_step_time_that_it_is_given():
+    picture = plots.roofline_figure(MACHINE, [PREFILL], lambda *_: (2.0, "compute"))
+    assert repr(picture) == "prefill: at least 2000 ms (compute)."
+
+
 def test_a_filled_mark_is_drawn_for_what_was_measured_only():
     (axes,) = PICTURES["roofline"]().axes
     on_axes = [line for line in axes.lines if len(line.get_xdata()) == 1]
