@@ -1,0 +1,47 @@
+"""`python3 -m labkit …`: sets up what is missing, then runs the command inside `.venv`.
+
+Until the version is checked this file must be read by any Python 3.
+"""
+
+import shutil
+import sys
+
+MIN_PYTHON = (3, 11)
+
+HELP = """\
+usage: python3 -m labkit COMMAND [options]        (Windows: py -m labkit COMMAND)
+
+  lab        open the workbook in JupyterLab; the first time this sets everything up
+  test       the same set-up, and then every test
+  doctor     look at this machine and this checkout, and say what to mend
+  notebooks  build and check the notebooks (for whoever writes them)
+
+"python3 -m labkit COMMAND --help" tells more of each.
+Everything that is installed goes into .venv/, your own work into my/, the model into your
+user cache. To remove it all, delete these.
+"""
+
+
+def newer():
+    """The name of a Python on this machine that is new enough, else of one to install."""
+    names = ["python3.13", "python3.12", "python3.14", "python3.11"]
+    return next((name for name in names if shutil.which(name)), "python3.13")
+
+
+def main(argv):
+    """Runs one command; returns the exit status."""
+    if sys.version_info < MIN_PYTHON:
+        sys.stderr.write(
+            "FAIL this is Python {}.{}, and the workbook needs {}.{} or newer.\n"
+            "     Try: {} -m labkit {}\n".format(
+                *(sys.version_info[:2] + MIN_PYTHON + (newer(), " ".join(argv) or "lab"))
+            )
+        )
+        return 1
+    from labkit import commands
+
+    return commands.main(argv, HELP)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

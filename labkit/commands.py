@@ -1,0 +1,93 @@
+"""The commands of `python3 -m labkit`: which of them needs what, and where it runs."""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+from labkit import bootstrap, lab, paths
+from labkit.console import SetupError, make_safe
+
+EVERY_TEST = ["tests", "notebooks", "solutions", "--nbval", "--nbval-current-env"]
+
+
+def main(argv: list[str], usage: str) -> int:
+    """Runs the command that `argv` begins with; `usage` is printed when there is none."""
+    make_safe()
+    name, *rest = argv or ["--help"]
+    if name in ("-h", "--help"):
+        print(usage, end="")
+        return 0
+    if name not in COMMANDS:
+        print(f"FAIL there is no command {name!r}\n\n{usage}", end="", file=sys.stderr)
+        return 2
+    try:
+        return COMMANDS[name](rest)
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\nInterrupted. What is done stays done; to go on: {bootstrap.again(name)}")
+        return 130
+
+
+def run_lab(arguments: list[str]) -> int:
+    """Sets up, and opens JupyterLab."""
+    parser = argparse.ArgumentParser(
+        prog=bootstrap.again("lab"),
+        description="Opens the workbook in JupyterLab, on your own copies of the notebooks in my/. "
+        "The first time it makes .venv/, installs the packages and fetches the model.",
+    )
+    lab.add_options(parser)
+    parser.parse_args(arguments)
+    bootstrap.ensure_environment(command=" ".join(["lab", *arguments]))
+    return inside("labkit.lab", arguments)
+
+
+def run_test(arguments: list[str]) -> int:
+    """Sets up with the test tools, and runs pytest."""
+    if arguments[:1] in (["-h"], ["--help"]):
+        print(
+            f"usage: {bootstrap.again('test')} [arguments of pytest]\n\n"
+            f"Without arguments every test and every notebook: pytest {' '.join(EVERY_TEST)}\n"
+            "Your own work in my/ is neither read nor written."
+        )
+        return 0
+    bootstrap.ensure_environment("test", command=" ".join(["test", *arguments]))
+    with tempfile.TemporaryDirectory(prefix="labkit-test-") as scratch:
+        os.environ.setdefault("LABKIT_MY", scratch)
+        os.environ.setdefault("MPLBACKEND", "agg")
+        os.environ.pop("LABKIT_LANG", None)
+        return inside("pytest", arguments or EVERY_TEST)
+
+
+def run_doctor(arguments: list[str]) -> int:
+    """Looks at this machine; works without a `.venv`, and says so then."""
+    if bootstrap.works(bootstrap.venv_python()):
+        return inside("labkit.doctor", arguments)
+    from labkit import doctor
+
+    return doctor.main(arguments)
+
+
+def run_notebooks(arguments: list[str]) -> int:
+    """Builds and checks the notebooks."""
+    bootstrap.ensure_environment(command=" ".join(["notebooks", *arguments]))
+    code = "import sys; from labkit.workbook import notebooks_cli as cli; "
+    return inside("-c", [code + "sys.exit(cli.main(sys.argv[1:]))", *arguments])
+
+
+COMMANDS = {"lab": run_lab, "test": run_test, "doctor": run_doctor, "notebooks": run_notebooks}
+
+
+def inside(module: str, arguments: list[str]) -> int:
+    """Runs a module (or "-c" and code) with the Python of `.venv`; returns its status."""
+    start = [module] if module == "-c" else ["-m", module]
+    command = [str(bootstrap.venv_python()), *start, *arguments]
+    process = subprocess.Popen(command, cwd=paths.repo_root(), env=bootstrap.environment())
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # the child has it too, and decides
+            continue
