@@ -85,12 +85,12 @@ def forward_cost(config, num_new: int, num_cached: int = 0, bytes_per_number: in
     )
 
 
-def measure_machine(device: str = "cpu") -> Machine:
-    """Measures both roofs of `device` ("cpu" or "cuda"), in float32; takes a few seconds."""
-    return Machine(measure_matmul_flops(device), measure_bandwidth(device))
+def measure_machine() -> Machine:
+    """Measures both roofs of this machine's CPU in float32; takes a second or two."""
+    return Machine(measure_matmul_flops(), measure_bandwidth())
 
 
-def measure_bandwidth(device: str = "cpu", num_bytes: int = 512 * 2**20) -> float:
+def measure_bandwidth(num_bytes: int = 512 * 2**20) -> float:
     """Bytes/s at which a matrix is read from memory when it is multiplied with one vector.
 
     That is what decoding one sequence does with every weight. The matrix is larger than a
@@ -99,17 +99,16 @@ def measure_bandwidth(device: str = "cpu", num_bytes: int = 512 * 2**20) -> floa
     import torch
 
     columns = 4096
-    matrix = torch.ones(num_bytes // (4 * columns), columns, device=device)
-    vector = torch.ones(columns, device=device)
-    return num_bytes / _best_seconds(lambda: matrix @ vector, device)
+    matrix, vector = torch.ones(num_bytes // (4 * columns), columns), torch.ones(columns)
+    return num_bytes / _best_seconds(lambda: matrix @ vector)
 
 
-def measure_matmul_flops(device: str = "cpu", size: int = 2048) -> float:
+def measure_matmul_flops(size: int = 2048) -> float:
     """FLOP/s of a product of two `size` × `size` matrices in float32, best of several runs."""
     import torch
 
-    left, right = torch.ones(size, size, device=device), torch.ones(size, size, device=device)
-    return 2 * size**3 / _best_seconds(lambda: left @ right, device)
+    left, right = torch.ones(size, size), torch.ones(size, size)
+    return 2 * size**3 / _best_seconds(lambda: left @ right)
 
 
 def measure_forward(model, num_new: int, num_cached: int = 0) -> float:
@@ -120,34 +119,26 @@ def measure_forward(model, num_new: int, num_cached: int = 0) -> float:
     import torch
     from transformers import DynamicCache
 
-    def ones(length: int):
-        return torch.ones(1, length, dtype=torch.long, device=model.device)
-
-    device = str(model.device)
+    new_ids = torch.ones(1, num_new, dtype=torch.long)
     with torch.inference_mode():
         if num_cached == 0:
-            return _best_seconds(lambda: model(input_ids=ones(num_new), use_cache=False), device)
+            return _best_seconds(lambda: model(input_ids=new_ids, use_cache=False))
         cache = DynamicCache(config=model.config)
-        model(input_ids=ones(num_cached), cache=cache, use_cache=True)
+        model(input_ids=torch.ones(1, num_cached, dtype=torch.long), cache=cache, use_cache=True)
 
         def decode():
-            model(input_ids=ones(num_new), cache=cache, use_cache=True)
+            model(input_ids=new_ids, cache=cache, use_cache=True)
             cache.crop(-num_new)  # forget them, so that every run finds the same cache
 
-        return _best_seconds(decode, device)
+        return _best_seconds(decode)
 
 
-def _best_seconds(work: Callable[[], object], device: str, runs: int = 8) -> float:
+def _best_seconds(work: Callable[[], object], runs: int = 8) -> float:
     """The shortest of `runs` runs, after one that warms up; fewer when they take over 2 s."""
-    import torch
-
-    wait = torch.cuda.synchronize if device.startswith("cuda") else (lambda: None)
     work()
-    wait()
     times: list[float] = []
     while len(times) < runs and sum(times) < 2.0:
         start = time.perf_counter()
         work()
-        wait()
         times.append(time.perf_counter() - start)
     return min(times)
