@@ -57,8 +57,7 @@ def test_a_picture_shows_itself_without_pyplot(name):
 
 def test_the_roofline_says_what_bounds_each_step_and_what_was_measured():
     assert repr(PICTURES["roofline"]()) == (
-        "decode: at least 100 ms (memory), measured 250 ms; "
-        "prefill: at least 500 ms (compute)."
+        "decode: at least 100 ms (memory), measured 250 ms; prefill: at least 500 ms (compute)."
     )
 
 
