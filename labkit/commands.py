@@ -2,11 +2,12 @@
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 
-from labkit import bootstrap, lab, paths
+from labkit import bootstrap, environment, lab, paths
 from labkit.console import SetupError, make_safe
 
 EVERY_TEST = ["tests", "notebooks", "solutions", "--nbval", "--nbval-current-env"]
@@ -28,14 +29,14 @@ def main(argv: list[str], usage: str) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"\nInterrupted. What is done stays done; to go on: {bootstrap.again(name)}")
+        print(f"\nInterrupted. What is done stays done; to go on: {environment.again(name)}")
         return 130
 
 
 def run_lab(arguments: list[str]) -> int:
     """Sets up, and opens JupyterLab."""
     parser = argparse.ArgumentParser(
-        prog=bootstrap.again("lab"),
+        prog=environment.again("lab"),
         description="Opens the workbook in JupyterLab, on your own copies of the notebooks in my/. "
         "The first time it makes .venv/, installs the packages and fetches the model.",
     )
@@ -49,7 +50,7 @@ def run_test(arguments: list[str]) -> int:
     """Sets up with the test tools, and runs pytest."""
     if arguments[:1] in (["-h"], ["--help"]):
         print(
-            f"usage: {bootstrap.again('test')} [arguments of pytest]\n\n"
+            f"usage: {environment.again('test')} [arguments of pytest]\n\n"
             f"Without arguments every test and every notebook: pytest {' '.join(EVERY_TEST)}\n"
             "Your own work in my/ is neither read nor written."
         )
@@ -64,7 +65,7 @@ def run_test(arguments: list[str]) -> int:
 
 def run_doctor(arguments: list[str]) -> int:
     """Looks at this machine; works without a `.venv`, and says so then."""
-    if bootstrap.works(bootstrap.venv_python()):
+    if environment.works(environment.venv_python()):
         return inside("labkit.doctor", arguments)
     from labkit import doctor
 
@@ -84,8 +85,10 @@ COMMANDS = {"lab": run_lab, "test": run_test, "doctor": run_doctor, "notebooks":
 def inside(module: str, arguments: list[str]) -> int:
     """Runs a module (or "-c" and code) with the Python of `.venv`; returns its status."""
     start = [module] if module == "-c" else ["-m", module]
-    command = [str(bootstrap.venv_python()), *start, *arguments]
-    process = subprocess.Popen(command, cwd=paths.repo_root(), env=bootstrap.environment())
+    command = [str(environment.venv_python()), *start, *arguments]
+    variables = environment.clean(dict(os.environ))
+    process = subprocess.Popen(command, cwd=paths.repo_root(), env=variables)
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     while True:
         try:
             return process.wait()

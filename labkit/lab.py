@@ -1,6 +1,7 @@
 """Opens JupyterLab on the learner's own notebooks; runs inside `.venv`."""
 
 import argparse
+import json
 import os
 import secrets
 import socket
@@ -111,10 +112,18 @@ def announce(port: int, address: str, opener) -> None:
         opener.open(address)
 
 
+def leave_out_news() -> None:
+    """No question about Jupyter's news feed, which would also need the network."""
+    config = Path(sys.prefix) / "etc" / "jupyter" / "labconfig" / "page_config.json"
+    off = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+    paths.write_atomic(config, json.dumps(off) + "\n")
+
+
 def serve(port: int, token: str) -> None:
     """JupyterLab in this process, until it is stopped."""
     from jupyterlab.labapp import LabApp
 
+    leave_out_news()
     os.environ["JUPYTER_TOKEN"] = token
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # this environment's kernel before the user's
     settings = {
@@ -124,6 +133,7 @@ def serve(port: int, token: str) -> None:
         "ServerApp.root_dir": paths.my_dir(),
         "ServerApp.base_url": "/",
         "ServerApp.open_browser": False,
+        "ServerApp.answer_yes": True,  # Ctrl-C stops it without a question
         "ServerApp.log_level": "WARNING",
     }
     options = [f"--{name}={value}" for name, value in settings.items()]

@@ -1,11 +1,10 @@
 """Runs pip, tells what it waits for, and says in one sentence why it failed."""
 
 import re
-import subprocess
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
+from labkit import environment
 from labkit.console import SetupError
 
 # What pip prints -> what a person is told. The first group is the name.
@@ -61,43 +60,34 @@ def why(output: str) -> str:
     return errors[0].removeprefix("ERROR: ") if errors else "pip stopped without saying why"
 
 
-def pip(
-    python: Path,
-    arguments: list[str],
-    *,
-    env: dict[str, str],
-    cwd: Path,
-    log: Path,
-    waiting: Callable[[str], None],
-    what: str,
-    command: str,
-) -> None:
-    """Runs `python -m pip …`; the whole of its output goes to `log`.
+def pip_version() -> tuple[int, int]:
+    """Of the pip inside `.venv`, as far as the name of its folder tells."""
+    for folder in environment.site_packages():
+        for info in folder.glob("pip-*.dist-info"):
+            major, minor = info.name.removeprefix("pip-").split(".")[:2]
+            return int(major), int(minor)
+    return 0, 0
 
-    Raises SetupError with `what`, the reason and the `command` to try.
+
+def pip(arguments: list[str], waiting: Callable[[str], None], what: str, command: str) -> None:
+    """Runs pip inside `.venv`; the whole of its output goes to `.venv/setup.log`.
+
+    Raises SetupError: `what` can't be installed, the reason, and the `command` to try.
     """
-    full = [str(python), "-m", "pip", "--no-input", "--disable-pip-version-check", *arguments]
+    full = [str(environment.venv_python()), "-m", "pip", *arguments, "--no-input"]
+    full += ["--progress-bar=raw"] if pip_version() >= (24, 1) else []
+    log = environment.venv_dir() / "setup.log"
     last: deque[str] = deque(maxlen=60)
     about = ""
-    with open(log, "a", encoding="utf-8") as kept:
+    with open(log, "a", encoding="utf-8") as kept, environment.start(full) as process:
         kept.write(f"$ {' '.join(full)}\n")
-        with subprocess.Popen(
-            full,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-        ) as process:
-            for line in process.stdout:
-                if news := told(line, about):
-                    about = news
-                    waiting(news)
-                if not PROGRESS.match(line):
-                    kept.write(line)
-                    last.append(line)
+        for line in process.stdout:
+            if news := told(line, about):
+                about = news
+                waiting(news)
+            if not PROGRESS.match(line):
+                kept.write(line)
+                last.append(line)
     if process.returncode != 0:
-        raise SetupError(what, f"{why(''.join(last))}\n     (all of pip's words: {log})", command)
+        reason = f"{why(''.join(last))}\n     (pip's own words: {log})"
+        raise SetupError(f"{what} can't be installed", reason, command)

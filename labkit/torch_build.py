@@ -36,11 +36,14 @@ class Source:
     disk_mb: int
 
 
+NOWHERE = Source("what is here", (), 0, 0)
+
+
 @dataclass(frozen=True)
 class Choice:
     """The build, the reason in words, and the places to try, the best first."""
 
-    build: str  # "cpu" or "cuda"
+    build: str  # in words
     why: str
     sources: tuple[Source, ...]
 
@@ -53,29 +56,38 @@ def choose(
     `in_folder`: pip has a folder of wheels that holds the CPU build.
     """
     default_cpu = Source("the default index", (f"torch=={version}",), 130, 800)
+    default = Source("the default index", (f"torch=={version}",), 2530, 5000)
     if system != "Linux":
-        return Choice("cpu", f"on {system} the default index offers this build", (default_cpu,))
+        return Choice(
+            "the CPU build", f"on {system} the default index offers this build", (default_cpu,)
+        )
     # "===" compares the whole text: it passes over 2.13.0+cpu, which "==" would prefer.
-    cuda = Source("the default index", (f"torch==={version}",), 2700, 6500)
+    cuda = Source("the default index", (f"torch==={version}",), 2530, 5000)
     refusal = refuse(gpu)
     if refusal is None:
-        return Choice("cuda", f"{gpu.name}, driver {gpu.driver}", (cuda,))
+        return Choice(
+            "the CUDA build", f"there is an {gpu.name}, driver {gpu.driver}", (cuda, default)
+        )
     cpu = ("--no-deps", f"torch=={version}+cpu")
     sources = []
     if in_folder:
-        sources.append(Source("a folder of wheels", ("--no-index", *cpu), 0, 760))
+        sources.append(Source("a folder of wheels", ("--no-index", *cpu), 0, 790))
     elif index_reachable:
-        sources.append(Source("PyTorch's CPU index", ("--index-url", CPU_INDEX, *cpu), 190, 760))
+        sources.append(Source("PyTorch's CPU index", ("--index-url", CPU_INDEX, *cpu), 192, 790))
     else:
-        refusal += ", but PyTorch's CPU index is out of reach: the CUDA build runs on a CPU too"
-    sources.append(Source("the default index", (f"torch=={version}",), 2700, 6500))
-    return Choice("cpu", refusal, tuple(sources))
+        refusal += " (PyTorch's CPU index is out of reach; other builds run on a CPU too)"
+    return Choice("the CPU build", refusal, (*sources, default))
+
+
+def keep(installed: str) -> Choice:
+    """The choice where a torch that will do is there already."""
+    return Choice(installed, "it is installed already", ())
 
 
 def refuse(gpu: Gpu | None) -> str | None:
     """Why the CUDA build would be no use on this machine, or None when it is of use."""
     if gpu is None:
-        return "no NVIDIA GPU found"
+        return "no NVIDIA GPU was found"
     major = gpu.driver.split(".")[0]
     if not major.isdigit() or int(major) < MIN_DRIVER:
         return f"{gpu.name} has driver {gpu.driver}, and the CUDA build needs {MIN_DRIVER} or newer"
