@@ -123,7 +123,7 @@ def torch_choice() -> torch_build.Choice:
 
 def say_sizes(choice: torch_build.Choice, tests: bool, command: str, say) -> None:
     """Says what will be fetched and written; raises SetupError when the disk is too small."""
-    source = choice.sources[0] if choice.sources else torch_build.NOWHERE
+    source = choice.sources[0]
     parts = [PACKAGES, CHECKPOINT, *([TEST_TOOLS] if tests else [])]
     download = (source.download_mb + sum(part["download"] for part in parts)) / 1000
     disk = (source.disk_mb + sum(part["disk"] for part in parts)) / 1000
@@ -131,7 +131,7 @@ def say_sizes(choice: torch_build.Choice, tests: bool, command: str, say) -> Non
         f.stat().st_size for folder in environment.site_packages() for f in folder.rglob("*")
     )
     free = shutil.disk_usage(venv_dir()).free / 1e9
-    say(f"      torch: {choice.build} from {source.name}, because {choice.why}")
+    say(f"      torch: {choice.build} from {source.name}: {choice.why}")
     say(f"      about {download:.1f} GB to download, {disk:.1f} GB on disk; {free:.0f} GB are free")
     if used / 1e9 > 0.1:
         say(f"      less what is there already: {used / 1e9:.1f} GB are installed")
@@ -143,7 +143,7 @@ def install_torch(choice: torch_build.Choice, install, waiting: Callable[[str], 
     """Installs torch from the first source that has it; the last one's failure is the failure."""
     for number, source in enumerate(choice.sources, 1):
         try:
-            return install("torch", *source.arguments)
+            return install("torch", *source.arguments) if source.arguments else None
         except SetupError:
             if number == len(choice.sources):
                 raise

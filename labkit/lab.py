@@ -134,7 +134,7 @@ def serve(port: int, token: str) -> None:
         "ServerApp.base_url": "/",
         "ServerApp.open_browser": False,
         "ServerApp.answer_yes": True,  # Ctrl-C stops it without a question
-        "ServerApp.log_level": "WARNING",
+        "ServerApp.log_level": "WARN",
     }
     options = [f"--{name}={value}" for name, value in settings.items()]
     if hasattr(os, "geteuid") and os.geteuid() == 0:

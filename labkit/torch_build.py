@@ -36,9 +36,6 @@ class Source:
     disk_mb: int
 
 
-NOWHERE = Source("what is here", (), 0, 0)
-
-
 @dataclass(frozen=True)
 class Choice:
     """The build, the reason in words, and the places to try, the best first."""
@@ -81,7 +78,8 @@ def choose(
 
 def keep(installed: str) -> Choice:
     """The choice where a torch that will do is there already."""
-    return Choice(installed, "it is installed already", ())
+    there = Source("an earlier set-up", (), 0, 0)
+    return Choice(installed, "it will do on this machine", (there,))
 
 
 def refuse(gpu: Gpu | None) -> str | None:
