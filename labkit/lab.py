@@ -14,7 +14,8 @@ from pathlib import Path
 from urllib.error import URLError
 
 from labkit import paths
-from labkit.console import make_safe
+from labkit.console import SetupError, make_safe
+from labkit.environment import again
 
 HOST = "127.0.0.1"
 FIRST_PORT = 8888
@@ -36,23 +37,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Brings the learner's copies up to date, then serves them until Ctrl-C."""
+    """Brings the learner's copies up to date, then serves them until Ctrl-C. Raises SetupError."""
     parser = argparse.ArgumentParser(prog="python3 -m labkit lab")
     add_options(parser)
     options = parser.parse_args(argv)
     port = choose_port(options.port)
     if port is None:
-        print(f"FAIL port {options.port} is in use by another program", file=sys.stderr)
-        print("     Try: python3 -m labkit lab     (takes a free port)", file=sys.stderr)
-        return 1
+        why = "another program uses it, or this user may not"
+        raise SetupError(f"port {options.port} can't be opened", why, again("lab"))
     from labkit.workbook import copies
 
     os.environ["LABKIT_LANG"] = options.lang
     copies.sync()
     page = find_notebook(paths.my_dir(), options.notebook, options.lang)
     if page is None:
-        print(f"FAIL there is no notebook {options.notebook!r} in {paths.my_dir()}")
-        return 1
+        there = sorted(path.name[:2] for path in paths.my_dir().glob("[0-9][0-9]_*.ipynb"))
+        raise SetupError(
+            f"there is no notebook {options.notebook!r} in {paths.my_dir()}",
+            f"there are {', '.join(there) or 'none: they are built by labkit notebooks build'}",
+            again("lab"),
+        )
     token = secrets.token_urlsafe(24)
     address = f"http://{HOST}:{port}/lab/tree/{page}?token={token}"
     opener = None if options.no_browser else browser()
@@ -135,6 +139,7 @@ def serve(port: int, token: str) -> None:
         "ServerApp.open_browser": False,
         "ServerApp.answer_yes": True,  # Ctrl-C stops it without a question
         "ServerApp.log_level": "WARN",
+        "LabApp.log_level": "WARN",
     }
     options = [f"--{name}={value}" for name, value in settings.items()]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
@@ -144,4 +149,7 @@ def serve(port: int, token: str) -> None:
 
 if __name__ == "__main__":
     make_safe()
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except SetupError as error:
+        sys.exit(str(error))
