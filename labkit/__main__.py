@@ -3,6 +3,7 @@
 Until the version is checked this file must be read by any Python 3.
 """
 
+import os
 import shutil
 import sys
 
@@ -28,6 +29,14 @@ def newer():
     return next((name for name in names if shutil.which(name)), "python3.13")
 
 
+def restart_in_utf8(argv):
+    """Under LC_ALL=C and the like a path in Hangul is no text; in Python's UTF-8 mode it is."""
+    if sys.getfilesystemencoding().lower() != "utf-8":
+        variables = dict(os.environ, PYTHONUTF8="1")
+        command = [sys.executable, "-X", "utf8", "-m", "labkit"]
+        os.execve(sys.executable, command + list(argv), variables)
+
+
 def main(argv):
     """Runs one command; returns the exit status."""
     if sys.version_info < MIN_PYTHON:
@@ -38,6 +47,7 @@ def main(argv):
             )
         )
         return 1
+    restart_in_utf8(argv)
     from labkit import commands
 
     return commands.main(argv, HELP)

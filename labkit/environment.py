@@ -44,7 +44,10 @@ def in_venv() -> bool:
 
 def again(arguments: str) -> str:
     """The command line that starts labkit once more, as it was started now."""
-    python = "py" if sys.platform == "win32" and not in_venv() else Path(sys.executable).name
+    if sys.platform == "win32":
+        python = "py" if shutil.which("py") else "python"
+    else:
+        python = "python3" if in_venv() else Path(sys.executable).name
     return f"{python} -m labkit {arguments}"
 
 
@@ -149,7 +152,7 @@ def forget_half_installed() -> None:
 @contextmanager
 def alone(tell) -> Iterator[None]:
     """Holds this checkout's set-up for one process at a time; the system frees it after a kill."""
-    name = hashlib.sha256(str(paths.repo_root()).encode()).hexdigest()[:12]
+    name = hashlib.sha256(os.fsencode(paths.repo_root())).hexdigest()[:12]
     folder = paths.cache_dir()
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f"set-up-{name}.lock", "w", encoding="utf-8") as file:

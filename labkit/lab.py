@@ -8,10 +8,8 @@ import socket
 import sys
 import threading
 import time
-import urllib.request
 import webbrowser
 from pathlib import Path
-from urllib.error import URLError
 
 from labkit import paths
 from labkit.console import SetupError, make_safe
@@ -105,9 +103,9 @@ def announce(port: int, address: str, opener) -> None:
     """Waits until the server answers, prints the address, and opens it."""
     while True:
         try:
-            urllib.request.urlopen(f"http://{HOST}:{port}/api", timeout=2).close()
+            socket.create_connection((HOST, port), timeout=2).close()
             break
-        except (URLError, OSError):
+        except OSError:
             time.sleep(0.2)
     print(f"\nJupyterLab runs. Your notebooks lie in {paths.my_dir()}")
     print(f"Open: {address}")

@@ -79,7 +79,10 @@ def pip(arguments: list[str], waiting: Callable[[str], None], what: str, command
     log = environment.venv_dir() / "setup.log"
     last: deque[str] = deque(maxlen=60)
     about = ""
-    with open(log, "a", encoding="utf-8") as kept, environment.start(full) as process:
+    with (
+        open(log, "a", encoding="utf-8", errors="replace") as kept,
+        environment.start(full) as process,
+    ):
         kept.write(f"$ {' '.join(full)}\n")
         for line in process.stdout:
             if news := told(line, about):
