@@ -6,8 +6,8 @@ the learner's own files.
 """
 
 import os
+import secrets
 import sys
-import tempfile
 from pathlib import Path
 
 
@@ -40,11 +40,11 @@ def write_atomic(path: Path, text: str) -> None:
     Line ends are written as they stand in `text`, on every platform.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+        with temporary.open("x", encoding="utf-8", newline="") as file:
             file.write(text)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from labkit.engine.request import Request
-from labkit.measure.metrics import Latency, latency
-from labkit.model.detokenizer import Detokenizer
 
 
 @dataclass
@@ -37,15 +35,10 @@ class Delivery:
         """Seconds from arrival until the client has all of it: what E2E is to the user."""
         return self.pieces[-1][0] - self.arrival
 
-    @property
-    def latency(self) -> Latency:
-        """TTFT, ITL, TPOT and E2E of the tokens, whenever they were sent."""
-        return latency(self.arrival, self.token_times)
-
 
 def deliver(
     engine,
-    tokenizer,
+    detokenizer,
     request: Request,
     *,
     stream: bool = True,
@@ -55,9 +48,9 @@ def deliver(
     """Runs `request` on `engine` to its end and sends its text piece by piece, or all at once.
 
     The engine does the same work in both cases. `show` receives each piece when it is sent.
-    `engine` has `add`, `step` and `has_unfinished`; it must be idle before.
+    `engine` has `add`, `step` and `has_unfinished` and is idle; `detokenizer` is a fresh
+    `Detokenizer`, as it serves one request.
     """
-    detokenizer = Detokenizer(tokenizer)
     seen = Delivery(arrival=clock())
     held: list[str] = []
 

@@ -33,7 +33,7 @@ class Detokenizer:
         )
 
     def push(self, token_id: int) -> str:
-        """Takes the next token and returns the text that is new and safe to send, often "".
+        """Appends the next token and returns the text that is new and safe to send, often "".
 
         Text is safe when it does not end in `REPLACEMENT`, that is, inside a character; what
         is held back comes with a later token, or from `flush`. Only the tokens from

@@ -57,9 +57,12 @@ class Worker:
 
     def run(self, exercise_id: str, part: str, seconds: float) -> Finding:
         """The finding for a part; a worker that was damaged by an earlier part is replaced."""
-        finding = self.ask(exercise_id, part, seconds)
-        if finding is None:
+        try:
             finding = self.ask(exercise_id, part, seconds)
+            finding = finding or self.ask(exercise_id, part, seconds)
+        except BaseException:  # an interrupt: what the worker says later answers nothing
+            self.stop()
+            raise
         return finding or Finding("crashed", reason="check.worker_failed")
 
     def ask(self, exercise_id: str, part: str, seconds: float) -> Finding | None:

@@ -76,9 +76,11 @@ def compare(key: str, measured: float, unit: str) -> Report:
 
 def answer(question: int, **measured: float) -> Report:
     """Keeps the numbers that answer one of the ten questions, with the date."""
+    from labkit.workbook.plots import plain_number
+
     numbers = {name: float(value) for name, value in measured.items()}
     keep("answers.json", str(question), {"date": date.today().isoformat(), "measured": numbers})
-    rows = [[name, f"{value:.3g}"] for name, value in numbers.items()]
+    rows = [[name, plain_number(value)] for name, value in numbers.items()]
     return Report("note", text("answer.kept", number=question), table=Table(["", ""], rows))
 
 

@@ -23,17 +23,17 @@ def start(notebook: str, language: str = "en", keep: bool = True) -> Report:
         scratch = tempfile.mkdtemp(prefix="labkit-")
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         os.environ["LABKIT_MY"] = scratch
-    return Report(
-        "note",
-        text(
-            "start",
-            version=labkit.__version__,
-            notebook=notebook,
-            passed=len([id for id in registry.exercises() if _state(id) == "passed"]),
-            total=len(registry.exercises()),
-            folder=my_dir() if keep else "-",
-        ),
+        return Report("note", text("start.scratch", version=labkit.__version__, notebook=notebook))
+    items = registry.exercises()
+    sentence = text(
+        "start",
+        version=labkit.__version__,
+        notebook=notebook,
+        passed=sum(_state(exercise_id) == "passed" for exercise_id in items),
+        total=len(items),
+        folder=my_dir(),
     )
+    return Report("note", sentence)
 
 
 def language(lang: str) -> Report:
@@ -145,14 +145,12 @@ def reset(exercise_id: str) -> Report:
     """
     if exercise_id not in registry.exercises():
         return _no_such(exercise_id)
-    from labkit.workbook.build import exercise_cell
-
-    item = registry.get(exercise_id)
+    hole = parts.Hole.of(registry.get(exercise_id))
     backup = parts.put_aside(exercise_id)
     parts.note(exercise_id, outcome="not attempted", hints=0)
     _cells.pop(exercise_id, None)
     _reset_at[exercise_id] = len(_history())
-    cell = exercise_cell(item)
+    cell = cut.exercise_cell(hole.source, hole.exercise.symbol, hole.exercise.module, exercise_id)
     if _shell():
         _shell().set_next_input(cell)
     done = (

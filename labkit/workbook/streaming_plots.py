@@ -1,9 +1,8 @@
 """The figures of notebook 01: what a client sees and when, ITL by position, work counted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from labkit.measure.generation import Delivery
-from labkit.measure.work import token_forwards
 from labkit.workbook.plots import (
     BLUE,
     GREY,
@@ -64,9 +63,14 @@ def itl_figure(positions: Sequence[int], seconds: Sequence[float]) -> Picture:
 
 
 @house_style()
-def work_figure(num_prompt_tokens: int, counted: Mapping[tuple[int, bool], int]) -> Picture:
+def work_figure(
+    token_forwards: Callable[[int, int, bool], int],
+    num_prompt_tokens: int,
+    counted: Mapping[tuple[int, bool], int],
+) -> Picture:
     """Tokens through the model over output length: lines by formula, marks as counted.
 
+    `token_forwards(num_prompt_tokens, num_output_tokens, use_cache)` is the formula.
     `counted` is {(number of output tokens, whether a cache was used): tokens counted}.
     """
     picture, axes = new_picture(

@@ -14,6 +14,7 @@ import io
 import json
 import math
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -27,6 +28,7 @@ PRINTED_LIMIT = 4000  # characters of a learner's prints that are shown
 
 def serve(connection) -> None:
     """Answers check requests until the notebook goes away."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the notebook, which ends us
 
     def send(message):
         connection.send_bytes(json.dumps(message).encode())
