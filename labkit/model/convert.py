@@ -4,6 +4,7 @@ Each weight becomes the float32 number that its 4 bits and its block's scale sta
 nothing more is lost. `transformers` reads the GGUF (with `gguf` and `accelerate`).
 """
 
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -27,7 +28,9 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
         plain.load_state_dict(read.state_dict())
         plain.generation_config = read.generation_config
         plain.save_pretrained(folder)
-    convert_tokenizer(gguf).save_pretrained(folder)
+    tokenizer = convert_tokenizer(gguf)
+    tokenizer.model_max_length = config.max_position_embeddings
+    tokenizer.save_pretrained(folder)
 
 
 def convert_tokenizer(gguf: Path):
@@ -47,22 +50,18 @@ def convert_tokenizer(gguf: Path):
             pre_tokenizers.ByteLevel(add_prefix_space=False),
         ]
     )
-    tokenizer.model_max_length = 8192
     return tokenizer
 
 
+@contextmanager
 def quiet_transformers():
     """A `with` block in which `transformers` draws no progress bars of its own."""
-    import contextlib
-
     from transformers.utils import logging
 
-    @contextlib.contextmanager
-    def quiet():
-        logging.disable_progress_bar()
-        try:
-            yield
-        finally:
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
             logging.enable_progress_bar()
-
-    return quiet()

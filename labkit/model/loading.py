@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labkit.model.sources import TINY, ModelError, resolve
+from labkit.model.checkpoint import ModelError
+from labkit.model.convert import quiet_transformers
+from labkit.model.sources import TINY, resolve
 from labkit.model.tiny import tiny_model, tiny_tokenizer
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -48,14 +50,12 @@ def load(name: str, *, dtype: str = "float32", device: str = "cpu") -> LoadedMod
 
 
 def read(path: Path):
-    """Model and tokenizer of a checkpoint that `sources.checked` has looked at."""
+    """Model and tokenizer of a checkpoint that `checkpoint.checked` has looked at."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from labkit.model.convert import quiet_transformers
 
     try:
         with quiet_transformers():
             model = AutoModelForCausalLM.from_pretrained(path, dtype="auto", local_files_only=True)
         return model, AutoTokenizer.from_pretrained(path, local_files_only=True)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except Exception as error:  # each of the readers raises kinds of its own
         raise ModelError(f"{path} could not be read: {error}") from error

