@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from labkit.measure.roofline import Cost, Machine, step_time
 
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-SKY, PURPLE, GREY = "#56B4E9", "#CC79A7", "#767676"
+SKY, PURPLE, GREY = "#56B4E9", "#CC79A7", "#7B7B7B"
 COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE)
 MARKERS = "osD^vP"
 

@@ -29,12 +29,12 @@
 # %% [markdown] lang="en"
 # ## Language
 #
-# The same notebooks with Korean prose are in `ko/`: open `ko/00_start_here.ipynb` in the file browser on the left. Code and plots are the same in both. The line below chooses the language of hints and checks in every notebook; take the `#` away to use it.
+# The same notebooks with Korean prose (한국어) are in `ko/`: open `ko/00_start_here.ipynb` in the file browser on the left. Code and plots are the same in both. The line below chooses the language of hints and checks in every notebook; take the `#` away to use it.
 
-# %% [markdown] lang="ko" of="7f8597f0"
+# %% [markdown] lang="ko" of="8a6d4197"
 # ## 언어
 #
-# 한국어 노트북은 `my/ko/`에, 영어 노트북은 `my/`에 있습니다. 코드와 그래프는 같습니다. 아래 줄은 모든 노트북의 힌트와 검사 메시지에 쓸 언어를 고릅니다. 쓰려면 `#`을 지우고 실행하세요.
+# 한국어 노트북은 `my/ko/`에, 영어 노트북은 `my/`에 있습니다([English](../00_start_here.ipynb)). 코드와 그래프는 같습니다. 아래 줄은 모든 노트북의 힌트와 검사 메시지에 쓸 언어를 고릅니다. 쓰려면 `#`을 지우고 실행하세요.
 
 # %%
 # language("ko")
@@ -60,21 +60,23 @@ doctor()
 # ```text
 #   FLOP/s
 #     ^
-#     |             ________________________  compute roof: the processor does no more
-#     |           /               o
-#     |         /                 many tokens in one pass
+#     |                 ______________________  compute roof: the processor does no more
+#     |               /            o
+#     |             /              many tokens in one pass
+#     |           /
+#     |         /   memory roof: the data comes no faster
 #     |       /
-#     |     /  memory roof: the data comes no faster
-#     |   o
-#     | /  one token in one pass
-#     +----------------------------------------------->  FLOP per byte moved
+#     |     / o
+#     |   /   one token in one pass
+#     | /
+#     +------------------------------------------>  FLOP per byte moved
 # ```
 #
 # *One token in one pass lies under the slope: the processor waits for memory. Many tokens lie under the flat roof: memory waits for the processor.*
 #
 # How far to the right a pass lies is its *intensity*: FLOP done for each byte moved. A weight of four bytes that is used for one token gives 2 FLOP, so 0.5 FLOP per byte. Used for 64 tokens at once, it gives 32. This one ratio is behind batching, behind the KV cache, and behind most of what you will build.
 
-# %% [markdown] lang="ko" of="cb28b6e8"
+# %% [markdown] lang="ko" of="27f560c8"
 # ## 모든 단계 위에 있는 두 개의 지붕
 #
 # 모델은 순전파(forward pass) 한 번으로 토큰을 만듭니다. 메모리에서 숫자(가중치)를 읽어 오고, 프로세서가 그것을 토큰과 곱합니다. 두 일은 동시에 진행되므로 걸리는 시간은 더 느린 쪽이 정합니다. 이것이 루프라인(roofline) 모델입니다.
@@ -82,14 +84,16 @@ doctor()
 # ```text
 #   FLOP/s
 #     ^
-#     |             ________________________  compute roof: the processor does no more
-#     |           /               o
-#     |         /                 many tokens in one pass
+#     |                 ______________________  compute roof: the processor does no more
+#     |               /            o
+#     |             /              many tokens in one pass
+#     |           /
+#     |         /   memory roof: the data comes no faster
 #     |       /
-#     |     /  memory roof: the data comes no faster
-#     |   o
-#     | /  one token in one pass
-#     +----------------------------------------------->  FLOP per byte moved
+#     |     / o
+#     |   /   one token in one pass
+#     | /
+#     +------------------------------------------>  FLOP per byte moved
 # ```
 #
 # *토큰 하나를 처리하는 순전파는 비탈 아래에 있습니다. 프로세서가 메모리를 기다립니다. 토큰 여러 개를 한 번에 처리하면 평평한 지붕 아래로 갑니다. 이번에는 메모리가 프로세서를 기다립니다.*
@@ -102,17 +106,17 @@ doctor()
 # Exercises are holes cut in `labkit`, the server that you will have at the end. You get the signature and the docstring, and write the body. Try all the moves on this one:
 #
 # 1. Run the check as it stands. It says *not attempted*: nothing breaks when you skip an exercise, and the notebook goes on with labkit's own code.
-# 2. Write something wrong first, `return num_flops / peak_flops, "compute"`, say. Run the cell, then the check. It says what broke on the smallest input that shows it; when it recognises a common mistake, it names it.
+# 2. Write something wrong first, `return num_flops / peak_flops, "compute"`, say. Run the cell, then the check. It says what broke, on the smallest input that shows it. A mistake that people often make is called by its name: make a tie "compute", and see.
 # 3. Open a hint below the check, or ask for one.
 # 4. Get it right. A part that passes is saved in `my/parts/`, and from then on experiments run on it.
 
-# %% [markdown] lang="ko" of="b409ca86"
+# %% [markdown] lang="ko" of="61edda03"
 # ## 몸풀기 실습
 #
 # 실습은 완성된 서버인 `labkit`에 뚫어 놓은 구멍입니다. 함수 시그니처와 docstring이 주어지고, 본문을 직접 씁니다. 이 실습으로 사용법을 모두 익혀 보세요.
 #
 # 1. 아무것도 쓰지 않고 검사(check) 셀을 실행합니다. "아직 시도하지 않았습니다"라고 나옵니다. 실습을 건너뛰어도 문제는 없고, 노트북은 labkit의 코드로 계속 진행됩니다.
-# 2. 먼저 일부러 틀려 봅니다. 예를 들어 `return num_flops / peak_flops, "compute"`라고 쓰고 셀과 검사 셀을 차례로 실행합니다. 무엇이 깨졌는지를 가장 작은 입력으로 보여 주고, 흔한 실수라면 무슨 실수인지도 알려 줍니다.
+# 2. 먼저 일부러 틀려 봅니다. 예를 들어 `return num_flops / peak_flops, "compute"`라고 쓰고 셀과 검사 셀을 차례로 실행합니다. 무엇이 깨졌는지를 가장 작은 입력으로 보여 줍니다. 흔한 실수는 무슨 실수인지도 알려 줍니다. 두 시간이 같을 때 "compute"를 돌려주도록 써서 확인해 보세요.
 # 3. 검사 셀 아래의 힌트를 펼치거나 명령으로 요청합니다.
 # 4. 올바르게 고칩니다. 통과한 코드는 `my/parts/`에 저장되고, 그때부터 실험은 그 코드로 실행됩니다.
 
@@ -138,7 +142,7 @@ progress()
 # %% [markdown] lang="ko" of="ae6ca734"
 # ## 실험: 언어 모델은 지붕 아래 어디에 있을까?
 #
-# 이 컴퓨터가 메모리를 얼마나 빨리 읽을지 **예측**해 보세요. 노트북 컴퓨터의 사양서에는 50~120 GB/s, 클라우드 서버는 더 큰 값이지만 이웃과 나눠 쓰고, 데이터센터 GPU는 2,000~5,000 GB/s입니다.
+# 이 컴퓨터가 메모리를 얼마나 빨리 읽을지 **예측**해 보세요. 노트북 컴퓨터의 사양서에는 50에서 120 GB/s로 적혀 있습니다. 클라우드 서버는 값이 더 크지만 이웃과 나눠 쓰고, 데이터센터 GPU는 2,000에서 5,000 GB/s입니다.
 
 # %% tags=["nbval-ignore-output"]
 predict("00.bandwidth", low=0, high=150, unit="GB/s")
@@ -171,8 +175,8 @@ from labkit.model import load
 
 loaded = load("smollm2-135m")
 decode = roofline.forward_cost(loaded.model.config, num_new=1, num_cached=64)
-print(f"one decode step moves {decode.num_bytes / 1e6:.0f} MB and does {decode.num_flops / 1e9:.2f} GFLOP")
-print(f"intensity: {decode.intensity:.2f} FLOP per byte")
+print(f"one decode step moves {decode.num_bytes / 1e6:.0f} MB")
+print(f"and does {decode.num_flops / 1e9:.2f} GFLOP: {decode.intensity:.2f} FLOP per byte")
 
 # %% [markdown] lang="en"
 # **Predict.** Without a cache, the server of notebook 01 sends the whole text so far through the model for each new token. How many times longer does a pass over 64 tokens take than a pass over 1? It does 64 times the arithmetic.
@@ -217,15 +221,15 @@ compare("00.ratio", steps[1].seconds / steps[0].seconds, "times")
 # - Computing old tokens again is not free: past the ridge each of them costs time. That is what a KV cache saves.
 # - Once there is a cache, the processor idles while it waits for weights. Serving many requests in one pass uses the same weights for all. That is what batching is for.
 #
-# The gap between a filled and a hollow mark is work that the model counts as free: activations, attention over small matrices, hundreds of calls in Python for each pass.
+# The gap between a filled and a hollow mark is work that the roofline counts as free: activations, attention over small matrices, hundreds of calls in Python for each pass.
 
-# %% [markdown] lang="ko" of="bd43f8f4"
+# %% [markdown] lang="ko" of="52f01e95"
 # **읽는 법.** 속이 빈 표시는 지붕이 허락하는 값, 채워진 표시는 측정값입니다. 디코드 단계는 연산이 적은데도 오래 걸립니다. 가중치를 기다리기 때문입니다. 토큰 64개의 순전파는 한 번 읽은 같은 가중치로 64배의 연산을 하면서도 시간은 몇 배밖에 늘지 않습니다. 여기서 두 가지를 알 수 있고, 나머지 노트북은 모두 여기에서 출발합니다.
 #
 # - 이전 토큰을 다시 계산하는 일은 공짜가 아닙니다. 두 지붕이 만나는 점을 넘으면 토큰마다 시간이 듭니다. KV 캐시가 아껴 주는 것이 이것입니다.
 # - 캐시가 있으면 프로세서는 가중치를 기다리며 놉니다. 여러 요청을 한 번의 순전파로 처리하면 같은 가중치를 모두에게 쓸 수 있습니다. 배칭을 하는 이유입니다.
 #
-# 채워진 표시와 빈 표시 사이의 차이는 이 모델이 공짜로 치는 일입니다. 활성값(activation), 작은 행렬의 어텐션, 순전파마다 수백 번씩 일어나는 파이썬 호출이 여기에 들어갑니다.
+# 채워진 표시와 빈 표시 사이의 차이는 루프라인이 공짜로 치는 일입니다. 활성값(activation), 작은 행렬의 어텐션, 순전파마다 수백 번씩 일어나는 파이썬 호출이 여기에 들어갑니다.
 
 # %% [markdown] lang="en"
 # ## One streamed answer
@@ -268,22 +272,21 @@ print(f"\n{len(request.output_token_ids)} tokens in {seconds:.1f} s, {tokens_per
 # %% [markdown] lang="ko" of="84676c86"
 # ## 사다리
 #
-# 사다리의 단(rung)마다 하나의 완전한 엔진이 있고, 앞 단보다 더 빠르거나 더 공정합니다. 아래 그림은 첫 번째 단의 위치와, 이 길이의 텍스트에서 두 지붕이 허락하는 한계를 보여 줍니다. 한계는 모델로 계산한 값이라 어떤 엔진도 닿지 못합니다. 그 거리를 줄이는 것이 앞으로 할 일입니다.
+# 사다리의 단(rung)마다 하나의 완전한 엔진이 있고, 앞 단보다 더 빠르거나 더 공정합니다. 아래 그림은 첫 번째 단의 위치와, 이 길이의 텍스트에서 두 지붕이 허락하는 한계를 보여 줍니다. 한계는 측정값이 아니라 루프라인으로 계산한 값(modelled)이라 어떤 엔진도 닿지 못합니다. 그 거리를 줄이는 것이 앞으로 할 일입니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.plots import Rung, ladder_figure
 
 length = len(request.token_ids)
 one = roofline.forward_cost(loaded.model.config, num_new=1, num_cached=length)
-one_at_a_time, _ = step_time(one.num_flops, one.num_bytes, machine.peak_flops, machine.bandwidth)
-ladder_figure(
-    "Rung 1 below the ceilings of this machine",
-    [
-        Rung("rung 1: no cache,\none request", tokens_per_s, "measured"),
-        Rung("memory roof: a cache,\none request", 1 / one_at_a_time, "modelled"),
-        Rung("compute roof: a cache,\nmany requests at once", machine.peak_flops / one.num_flops, "modelled"),
-    ],
-)
+alone, _ = step_time(one.num_flops, one.num_bytes, machine.peak_flops, machine.bandwidth)
+crowd = one.num_flops / machine.peak_flops  # the weights are read once for very many requests
+rungs = [
+    Rung("rung 1: no cache,\none request", tokens_per_s, "measured"),
+    Rung("memory roof: a cache,\none request", 1 / alone, "modelled"),
+    Rung("compute roof: a cache,\nmany requests at once", 1 / crowd, "modelled"),
+]
+ladder_figure("Rung 1 below the ceilings of this machine", rungs)
 
 # %% [markdown] lang="en"
 # ## Three routes
