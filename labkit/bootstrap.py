@@ -104,11 +104,15 @@ def set_up(stamp: dict, command: str, say: Callable[[str], None]) -> None:
     say(stages.table())
 
 
+def torch_version() -> str:
+    """The pin in requirements.txt."""
+    lines = (paths.repo_root() / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith("torch==")).removeprefix("torch==")
+
+
 def torch_choice() -> torch_build.Choice:
     """Which torch to install, from what this machine has and what it can reach."""
-    lines = (paths.repo_root() / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    version = next(line for line in lines if line.startswith("torch==")).removeprefix("torch==")
-    system, gpu = platform.system(), torch_build.read_gpu()
+    version, system, gpu = torch_version(), platform.system(), torch_build.read_gpu()
     cpu_only = system == "Linux" and torch_build.refuse(gpu) is not None
     for folder in environment.site_packages():
         for info in folder.glob(f"torch-{version}*.dist-info"):

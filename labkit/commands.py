@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,7 +30,8 @@ def main(argv: list[str], usage: str) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"\nInterrupted. What is done stays done; to go on: {environment.again(name)}")
+        go_on = environment.again(shlex.join(argv))
+        print(f"\nInterrupted. What is done stays done; to go on: {go_on}")
         return 130
 
 
@@ -42,7 +44,7 @@ def run_lab(arguments: list[str]) -> int:
     )
     lab.add_options(parser)
     parser.parse_args(arguments)
-    bootstrap.ensure_environment(command=" ".join(["lab", *arguments]))
+    bootstrap.ensure_environment(command=shlex.join(["lab", *arguments]))
     return inside("labkit.lab", arguments)
 
 
@@ -55,9 +57,9 @@ def run_test(arguments: list[str]) -> int:
             "Your own work in my/ is neither read nor written."
         )
         return 0
-    bootstrap.ensure_environment("test", command=" ".join(["test", *arguments]))
+    bootstrap.ensure_environment("test", command=shlex.join(["test", *arguments]))
     with tempfile.TemporaryDirectory(prefix="labkit-test-") as scratch:
-        os.environ.setdefault("LABKIT_MY", scratch)
+        os.environ["LABKIT_MY"] = scratch
         os.environ.setdefault("MPLBACKEND", "agg")
         os.environ.pop("LABKIT_LANG", None)
         return inside("pytest", arguments or EVERY_TEST)
@@ -74,7 +76,7 @@ def run_doctor(arguments: list[str]) -> int:
 
 def run_notebooks(arguments: list[str]) -> int:
     """Builds and checks the notebooks."""
-    bootstrap.ensure_environment(command=" ".join(["notebooks", *arguments]))
+    bootstrap.ensure_environment(command=shlex.join(["notebooks", *arguments]))
     code = "import sys; from labkit.workbook import notebooks_cli as cli; "
     return inside("-c", [code + "sys.exit(cli.main(sys.argv[1:]))", *arguments])
 
@@ -88,9 +90,17 @@ def inside(module: str, arguments: list[str]) -> int:
     command = [str(environment.venv_python()), *start, *arguments]
     variables = environment.clean(dict(os.environ))
     process = subprocess.Popen(command, cwd=paths.repo_root(), env=variables)
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        return wait(process)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def wait(process: subprocess.Popen) -> int:
+    """Waits for a child that has got Ctrl-C as well, and decides by itself when to end."""
     while True:
         try:
             return process.wait()
-        except KeyboardInterrupt:  # the child has it too, and decides
+        except KeyboardInterrupt:
             continue

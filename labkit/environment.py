@@ -16,8 +16,8 @@ from pathlib import Path
 from labkit import paths
 from labkit.console import SetupError
 
-LEADS_ASTRAY = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__", "VIRTUAL_ENV")
-PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_DRY_RUN")
+LEADS_ASTRAY = {"PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__", "VIRTUAL_ENV"}
+LEADS_ASTRAY |= {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_DRY_RUN"}
 
 
 def venv_dir() -> Path:
@@ -54,11 +54,10 @@ def again(arguments: str) -> str:
 def clean(variables: dict[str, str]) -> dict[str, str]:
     """`variables` without what would lead pip or Python out of `.venv`, and in UTF-8.
 
-    An active environment (venv, conda) is left behind. Empty values win over pip's own
-    configuration file, where `user = true` or `target = …` may stand.
+    An active environment (venv, conda) is left behind. What is set here wins over pip's own
+    configuration file, where `user = true` may stand.
     """
     kept = {name: value for name, value in variables.items() if name not in LEADS_ASTRAY}
-    kept |= dict.fromkeys(PIP_ELSEWHERE, "")
     kept |= {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PYTHONNOUSERSITE": "1"}
     return kept | {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
 
