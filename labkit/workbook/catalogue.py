@@ -37,7 +37,7 @@ def has(key: str) -> bool:
     return key in _entries()
 
 
-def text(key: str, lang: str | None = None, **values) -> str:
+def text(key: str, lang: str | None = None, /, **values) -> str:
     """The sentence `key` in `lang` (else the current language), its {names} filled in."""
     if not has(key):
         raise KeyError(f"no sentence {key!r} in labkit/workbook/messages")

@@ -62,7 +62,8 @@ def part_from_cell(hole: Hole, cell: str) -> str:
     labkit calls.
     """
     try:
-        names = [getattr(node, "name", None) for node in ast.parse(cell).body]
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        names = [node.name for node in ast.parse(cell).body if isinstance(node, functions)]
     except SyntaxError as error:
         raise PartError("check.syntax", line=error.lineno or 1, reason=error.msg) from None
     if hole.name not in names:

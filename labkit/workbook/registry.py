@@ -1,6 +1,6 @@
 """What an exercise is: the hole, the cases that a part must get right, the known mistakes.
 
-The exercises of notebook NN stand in `labkit/workbook/exercises/eNN.py`. Nothing here loads
+The exercises of notebook NN stand in `labkit/workbook/exercises/eNN*.py`. Nothing here loads
 torch: a case imports what it needs when it runs, in a process of its own.
 """
 

@@ -1,4 +1,4 @@
-"""The exercises, one module a notebook: e00, e01, ... Each holds `EXERCISES`.
+"""The exercises: modules named eNN after their notebook, each with a tuple `EXERCISES`.
 
 Their sentences (titles, hints, invariants, mistakes) stand in `labkit/workbook/messages/`.
 """

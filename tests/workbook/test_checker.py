@@ -1,0 +1,117 @@
+"""Whatever a learner's part does, the notebook gets a finding and goes on."""
+
+import pytest
+
+from labkit.workbook import checker, registry, session
+from labkit.workbook.parts import Hole
+
+ITEM = registry.get("00.1")
+HEADER, _, _ = Hole.of(ITEM).blank.rpartition("...")
+
+
+def finding(body, seconds=5.0):
+    return checker.check_cell(ITEM, HEADER + body, seconds)
+
+
+def reference_passes():
+    return checker.check_cell(ITEM, Hole.of(ITEM).reference).outcome == "passed"
+
+
+@pytest.mark.parametrize("body", ["import os; os._exit(3)", "import os, signal; os.abort()"])
+def test_a_part_that_ends_its_process_is_crashed(body):
+    found = finding(body)
+    assert (found.outcome, found.reason) == ("crashed", "check.process_ended")
+    assert reference_passes()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "raise SystemExit",
+        "raise KeyboardInterrupt",
+        "return input()",
+        "return step_time(num_flops, num_bytes, peak_flops, bandwidth)",
+        "return 1 / 0, 'memory'",
+        "assert False",
+    ],
+)
+def test_a_part_that_raises_anything_is_crashed(body):
+    found = finding(body)
+    assert found.outcome == "crashed"
+    assert found.error
+    assert reference_passes()
+
+
+def test_a_loop_that_never_gives_python_a_turn_is_stopped_from_outside(monkeypatch):
+    """A long call into C holds the interpreter, so the watchdog inside can't speak."""
+    found = finding("return sum(range(10**12)), 'memory'", seconds=0.5)
+    assert (found.outcome, found.endless) == ("wrong", True)
+    assert reference_passes()
+
+
+def test_an_earlier_failure_is_told_rather_than_a_later_endless_loop():
+    body = "while num_bytes == 0:\n        pass\n    return 0.0, 'memory'"
+    found = finding(body, seconds=1.0)
+    assert (found.outcome, found.case, found.endless) == ("wrong", 0, False)
+
+
+def test_a_part_that_spoils_the_worker_spoils_no_later_check():
+    body = "import labkit.workbook.cut as c; c.splice = None; return 0.0, 'memory'"
+    finding(body)
+    assert reference_passes()
+
+
+def test_prints_are_kept_for_the_report_and_cut():
+    found = finding("print('x' * 100_000, 'the end'); return 0.0, 'memory'")
+    assert found.printed.endswith("the end\n")
+    assert len(found.printed) <= 100_000
+    assert "the end" in repr(session.report(ITEM, found, 5.0))
+
+
+def test_a_name_of_the_notebook_is_named():
+    found = finding("return helper(num_flops), 'memory'")
+    assert (found.outcome, found.unknown) == ("crashed", ["helper"])
+    assert "`helper`" in repr(session.report(ITEM, found, 5.0))
+
+
+def test_imports_inside_the_part_are_fine():
+    body = (
+        "import math\n"
+        "    slow = max(num_flops / peak_flops, num_bytes / bandwidth)\n"
+        "    bound = 'memory' if math.isclose(slow, num_bytes / bandwidth) else 'compute'\n"
+        "    return slow, bound"
+    )
+    assert finding(body).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("cell", "outcome", "reason"),
+    [
+        (None, "not attempted", "check.cell_not_run"),
+        ("", "crashed", "check.no_def"),
+        ("x = 1", "crashed", "check.no_def"),
+        ("class step_time: pass", "crashed", "check.no_def"),
+        ("def step_time(): pass\ndef step_time(): pass", "crashed", "check.unreadable"),
+        ("def step_time(a, b):\n    return 1", "wrong", "check.signature"),
+        ("def step_time(:\n    return 1", "crashed", "check.syntax"),
+        ("%%time\ndef step_time(): pass", "crashed", "check.syntax"),
+    ],
+)
+def test_a_cell_that_cannot_be_spliced_says_why(cell, outcome, reason):
+    found = checker.check_cell(ITEM, cell)
+    assert (found.outcome, found.reason) == (outcome, reason)
+    assert repr(session.report(ITEM, found, 5.0))
+
+
+def test_annotations_may_differ_from_the_given_ones():
+    reference = Hole.of(ITEM).reference
+    bare = reference.replace(": float", "").replace(" -> tuple[float, str]", "")
+    assert bare != reference
+    assert checker.check_cell(ITEM, bare).outcome == "passed"
+
+
+def test_an_annotation_that_cannot_be_evaluated_is_crashed():
+    text = Hole.of(ITEM).reference.replace("tuple[float, str]", "Tuple[float, str]")
+    found = checker.check_cell(ITEM, text)
+    assert found.outcome == "crashed"
+    assert "Tuple" in found.error

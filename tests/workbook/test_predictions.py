@@ -1,0 +1,58 @@
+"""Predictions are kept when the slider moves, and compared with what was measured."""
+
+import json
+
+import pytest
+
+from labkit.workbook import predictions
+from labkit.workbook.predictions import answer, compare, predict
+
+
+@pytest.fixture(autouse=True)
+def my(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_MY", str(tmp_path))
+    return tmp_path
+
+
+def slider(box):
+    return box.children[1]
+
+
+def test_a_prediction_is_kept_when_the_slider_moves_and_is_there_again_later():
+    box = predict("01.x", low=1, high=40, unit="times")
+    assert predictions.kept("predictions.json") == {}  # showing the slider predicts nothing
+    slider(box).value = 12.5
+    assert predictions.kept("predictions.json") == {"01.x": 12.5}
+    again = predict("01.x", low=1, high=40, unit="times")
+    assert slider(again).value == 12.5
+    assert again.children[0].value == "kept: 12.5 times"
+
+
+@pytest.mark.parametrize(
+    ("predicted", "measured", "outcome", "words"),
+    [
+        (10, 11, "passed", "Within 25 %"),
+        (10, 8.1, "passed", "Within 25 %"),
+        (10, 40, "note", "4 times your prediction"),
+        (10, 5, "note", "0.5 times your prediction"),
+        (0, 5, "note", "inf times"),
+    ],
+)
+def test_compare_says_how_far_off(predicted, measured, outcome, words):
+    predictions.keep("predictions.json", "01.x", predicted)
+    found = compare("01.x", measured, "times")
+    assert found.outcome == outcome
+    assert words in found.title
+
+
+def test_compare_without_a_prediction_says_what_was_measured():
+    assert "Measured: 3 times. You made no prediction" in compare("01.x", 3.0, "times").title
+
+
+def test_answers_are_kept_by_question_with_their_date(my):
+    answer(5, first_s=0.25)
+    answer(6, ratio=25)
+    kept = json.loads((my / "answers.json").read_text(encoding="utf-8"))
+    assert kept["5"]["measured"] == {"first_s": 0.25}
+    assert kept["6"]["measured"] == {"ratio": 25.0}
+    assert set(kept["5"]) == {"date", "measured"}
