@@ -29,8 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lang",
         choices=("en", "ko"),
-        default="ko" if os.environ.get("LABKIT_LANG") == "ko" else "en",
-        help="language of the notebooks (default: LABKIT_LANG, else en)",
+        help="language of notebooks and messages (default: what you chose in notebook 00, else en)",
     )
 
 
@@ -43,11 +42,12 @@ def main(argv: list[str]) -> int:
     if port is None:
         why = "another program uses it, or this user may not"
         raise SetupError(f"port {options.port} can't be opened", why, again("lab"))
-    from labkit.workbook import copies
+    from labkit.workbook import catalogue, copies
 
-    os.environ["LABKIT_LANG"] = options.lang
+    if options.lang:
+        os.environ["LABKIT_LANG"] = options.lang  # for the messages of this session's kernels
     copies.sync()
-    page = find_notebook(paths.my_dir(), options.notebook, options.lang)
+    page = find_notebook(paths.my_dir(), options.notebook, catalogue.current_language())
     if page is None:
         there = sorted(path.name[:2] for path in paths.my_dir().glob("[0-9][0-9]_*.ipynb"))
         raise SetupError(
