@@ -1,4 +1,4 @@
-"""`python3 -m labkit notebooks build | check | run | stamp`: for whoever writes the notebooks."""
+"""`python3 -m labkit notebooks build | check | run | stamp | mistakes`: for their writers."""
 
 import argparse
 import sys
@@ -17,6 +17,7 @@ under notebooks/ko/, and solutions/NN_name.ipynb.
   check       fail, with a diff, when a notebook is out of date or a translation is
   run [NN]    execute the solutions and store what they put out (all, or those named)
   stamp [NN]  say that the Korean of these notebooks has been brought up to date
+  mistakes    put every known mistake through its check, and show what the learner is told
 """
 
 
@@ -30,7 +31,7 @@ def main(argv: list[str], book: Book | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, action in COMMANDS.items():
         sub = commands.add_parser(name, help=action.__doc__.split("\n")[0])
-        if name in ("run", "stamp"):
+        if name in ("run", "stamp", "mistakes"):
             sub.add_argument("numbers", nargs="*", metavar="NN", help="notebooks, as 01 02")
     arguments = parser.parse_args(argv)
     try:
@@ -101,6 +102,26 @@ def stamp_some(book: Book, numbers: list[str]) -> int:
     return 0
 
 
+def list_mistakes(book: Book, numbers: list[str]) -> int:
+    """Put every known mistake through its check, and show what the learner is told."""
+    from labkit.workbook.checker import check_cell
+    from labkit.workbook.parts import Hole
+
+    missed = 0
+    for item in book.exercises.values():
+        if numbers and item.notebook not in numbers:
+            continue
+        reference = Hole.of(item).reference
+        print(f"{item.id} {item.symbol}: labkit's own {check_cell(item, reference).outcome}")
+        for mistake in item.mistakes:
+            finding = check_cell(item, mistake.apply(reference))
+            caught = finding.outcome == "wrong" and finding.mistake == mistake.name
+            missed += not caught
+            told = book.text(f"{item.id}.mistake.{mistake.name}", "en")
+            print(f"  {'caught' if caught else 'MISSED'}  {mistake.name}: {told}")
+    return 1 if missed else 0
+
+
 def _chosen(book: Book, numbers: list[str]) -> list[source.Source]:
     """The sources with these numbers, all when there are none."""
     found = {item.number: item for item in build.sources(book)}
@@ -112,4 +133,10 @@ def _chosen(book: Book, numbers: list[str]) -> list[source.Source]:
     return [item for number, item in found.items() if not numbers or number in numbers]
 
 
-COMMANDS = {"build": build_all, "check": check_all, "run": run_some, "stamp": stamp_some}
+COMMANDS = {
+    "build": build_all,
+    "check": check_all,
+    "run": run_some,
+    "stamp": stamp_some,
+    "mistakes": list_mistakes,
+}
