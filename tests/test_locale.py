@@ -85,7 +85,8 @@ def set_up(checkout):
     venv.create(made)
     for site in environment.site_packages(made):
         borrowed = [path for path in sys.path if path.endswith("site-packages")]
-        (site / "borrowed.pth").write_text("\n".join(borrowed) + "\n", encoding="utf-8")
+        line = f"import sys; sys.path += {ascii(borrowed)}\n"  # Python reads it in the locale
+        (site / "borrowed.pth").write_text(line, encoding="ascii")
     (made / "share").symlink_to(Path(sys.prefix) / "share", target_is_directory=True)
     model = checkout.parent / "cache" / "models" / "smollm2-135m"
     model.mkdir(parents=True)
