@@ -131,16 +131,15 @@ def say_sizes(choice: torch_build.Choice, tests: bool, command: str, say) -> Non
     parts = [PACKAGES, CHECKPOINT, *([TEST_TOOLS] if tests else [])]
     download = (source.download_mb + sum(part["download"] for part in parts)) / 1000
     disk = (source.disk_mb + sum(part["disk"] for part in parts)) / 1000
-    used = sum(
-        f.stat().st_size for folder in environment.site_packages() for f in folder.rglob("*")
-    )
+    files = (file for folder in environment.site_packages() for file in folder.rglob("*"))
+    there = sum(file.lstat().st_size for file in files) / 1e9
     free = shutil.disk_usage(venv_dir()).free / 1e9
+    less = ", less what an earlier run has left" if there > 0.1 else ""
     say(f"      torch: {choice.build} from {source.name}: {choice.why}")
-    say(f"      about {download:.1f} GB to download, {disk:.1f} GB on disk; {free:.0f} GB are free")
-    if used / 1e9 > 0.1:
-        say(f"      less what is there already: {used / 1e9:.1f} GB are installed")
-    if free + used / 1e9 < disk:
-        raise SetupError("the disk is too small", f"{disk - free:.1f} GB are lacking", command)
+    say(f"      about {download:.1f} GB to download, {disk:.1f} GB on disk{less}")
+    if free + there < disk:
+        lacking = f"{disk:.1f} GB are needed and {free + there:.1f} GB are free"
+        raise SetupError("the disk is too small", lacking, command)
 
 
 def install_torch(choice: torch_build.Choice, install, waiting: Callable[[str], None]) -> None:

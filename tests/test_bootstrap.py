@@ -152,7 +152,7 @@ def test_a_disk_that_is_too_small_stops_before_the_download(machine, monkeypatch
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(free=1.5e9))
     with pytest.raises(SetupError) as failed:
         machine.set_up(command="lab --port 9000")
-    assert "1.3 GB are lacking" in str(failed.value)
+    assert "2.8 GB are needed and 1.5 GB are free" in str(failed.value)
     assert failed.value.command.endswith("-m labkit lab --port 9000")
     assert machine.ran == ["environment"]
 
