@@ -51,6 +51,8 @@ def check_environment(inside: bool, exists: bool, whole: bool, prefix: str, mend
 
 def check_packages(wrong: list[str], total: int, mend: str) -> Line:
     """`wrong`: one phrase a package; `total`: pins that apply to this platform."""
+    if total == 0:  # they can't even be read without `packaging`, which pip brings
+        return Line("packages", FAIL, "none is installed", mend, mendable=True)
     if not wrong:
         return Line("packages", OK, f"all {total} as pinned in requirements.txt")
     more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""

@@ -8,10 +8,8 @@ import argparse
 import functools
 import importlib
 import json
-import os
 import platform
 import shutil
-import subprocess
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
@@ -24,6 +22,8 @@ from labkit.environment import again
 
 SIGNS = {OK: "✔", WARN: "!", FAIL: "✘"}
 POOR_SIGNS = {OK: "+", WARN: "!", FAIL: "x"}  # for a console that hasn't got those
+
+INSTALLED = {"environment", "packages", "labkit", "gpu", "triton"}  # mended by the set-up
 
 ABOUT = """\
 Looks at this machine and this checkout. Each line is OK, WARN (it works, but not at its best) or
@@ -47,9 +47,9 @@ The exit status is 0 when no line says FAIL, else 1.
 
 def run_checks(port: int = 8888) -> list[Line]:
     """Every check, in the order of `ABOUT`. Never raises; changes nothing. About 2 s."""
-    root, cache, my_dir = paths.repo_root(), paths.cache_dir(), paths.my_dir()
-    inside, made = environment.in_venv(), environment.venv_python().exists()
-    system, python = platform.system(), sys.executable
+    root, system = paths.repo_root(), platform.system()
+    inside = environment.in_venv()
+    made = environment.venv_python().exists()
 
     @functools.cache
     def pins():
@@ -62,60 +62,40 @@ def run_checks(port: int = 8888) -> list[Line]:
 
     whole = attempt(lambda: bool(pins()) and not wrong(), False)
     mend = again("doctor --fix") if inside or whole else again("lab")
-    gpu = attempt(torch_build.read_gpu, None)
+    gpu = torch_build.read_gpu()
     cuda = gpu is not None and system == "Linux" and torch_build.refuse(gpu) is None
-    usable = cuda and attempt(lambda: machine.cuda_starts(python), False)
+    usable = cuda and attempt(machine.cuda_starts, False)
     build = attempt(machine.torch_build, None)
-    told = attempt(lambda: machine.ask(python), {})
-    kernel = told.get("kernel")
-
-    def check_packages():
-        if not pins():
-            return Line("packages", FAIL, "none: this Python hasn't even pip", mend, mendable=True)
-        return judge.check_packages(wrong(), len(pins()), mend)
-
-    def check_model():
-        from labkit.model import sources
-
-        return judge.check_model(*sources.status(sources.DEFAULT_MODEL, quick=False), mend)
-
-    def check_disk():
-        setup_gb = judge.SETUP_CUDA_GB if cuda else judge.SETUP_GB
-        free = {str(place): machine.disk_free(place) for place in (root, cache)}
-        return judge.check_disk(free, judge.ROOM_GB if whole else setup_gb)
-
-    def check_triton():
-        wanted = any(pin.name == "triton" for pin in pins())
-        compiler = any(map(shutil.which, ("gcc", "clang"))) or "CC" in os.environ
-        version = machine.installed_version("triton")
-        return judge.check_triton(version, wanted, usable and build != "cpu", compiler, mend)
-
-    def check_port():
-        from labkit.lab import is_free
-
-        free = is_free(port)
-        return judge.check_port(port, free, not free and machine.is_jupyter(port))
-
+    told = attempt(lambda: machine.ask(sys.executable), machine.UNKNOWN)
+    room = judge.ROOM_GB if inside or whole else judge.SETUP_CUDA_GB if cuda else judge.SETUP_GB
     checks = {
         "python": lambda: judge.check_python(
-            sys.version_info, 64 if sys.maxsize > 2**32 else 32, system, platform.machine()
+            sys.version_info, machine.bits(), system, platform.machine()
         ),
         "environment": lambda: judge.check_environment(inside, made, whole, sys.prefix, mend),
-        "packages": check_packages,
-        "labkit": lambda: judge.check_labkit(told.get("labkit"), root, mend),
+        "packages": lambda: judge.check_packages(wrong(), len(pins()), mend),
+        "labkit": lambda: judge.check_labkit(told["labkit"], root, mend),
         "kernel": lambda: judge.check_kernel(
-            kernel, kernel and machine.ask(kernel)["prefix"], sys.prefix, mend
+            told["kernel"], machine.prefix_of(told["kernel"], told), sys.prefix, mend
         ),
-        "model": check_model,
-        "copies": lambda: judge.check_copies(*machine.copies(root / "notebooks", my_dir), mend),
+        "model": lambda: judge.check_model(*machine.model_status(), mend),
+        "copies": lambda: judge.check_copies(
+            *machine.copies(root / "notebooks", paths.my_dir()), mend
+        ),
         "cores": lambda: judge.check_cores(machine.cores()),
         "memory": lambda: judge.check_memory(*machine.memory()),
-        "disk": check_disk,
+        "disk": lambda: judge.check_disk(machine.disk_free(root, paths.cache_dir()), room),
         "gpu": lambda: judge.check_gpu(
             gpu, shutil.which("nvidia-smi") is not None, system, build, usable, mend
         ),
-        "triton": check_triton,
-        "port": check_port,
+        "triton": lambda: judge.check_triton(
+            machine.installed_version("triton"),
+            any(pin.name == "triton" for pin in pins()),
+            usable and build not in (None, "cpu"),
+            machine.has_compiler(),
+            mend,
+        ),
+        "port": lambda: judge.check_port(port, *machine.port_use(port)),
     }
     return [guarded(name, check) for name, check in checks.items()]
 
@@ -138,18 +118,18 @@ def guarded(name: str, check) -> Line:
 
 
 def mend(lines: list[Line]) -> None:
-    """Mends what `lines` says is mendable, what others need first. Raises SetupError, ModelError.
+    """Mends what `lines` says is mendable. Raises SetupError, ModelError.
 
-    Outside of what it installs into, it mends the packages only.
+    Packages go into `.venv`; the rest is done from within it.
     """
     wrong = {line.name for line in lines if line.mendable}
-    if wrong & {"environment", "packages", "labkit", "gpu", "triton"}:
+    if wrong & INSTALLED:
         from labkit import bootstrap
 
         bootstrap.ensure_environment(command="doctor --fix", repair=True)
         importlib.invalidate_caches()
-        if not environment.in_venv():
-            return
+    if leaves_rest(lines):
+        return
     if "kernel" in wrong:
         rewrite_kernel()
     if "model" in wrong:
@@ -160,6 +140,12 @@ def mend(lines: list[Line]) -> None:
         from labkit.workbook import copies
 
         copies.sync()
+
+
+def leaves_rest(lines: list[Line]) -> bool:
+    """Whether `mend` made `.venv` from without: from within, it goes on."""
+    installed = any(line.mendable and line.name in INSTALLED for line in lines)
+    return installed and not environment.in_venv()
 
 
 def rewrite_kernel() -> None:
@@ -199,7 +185,7 @@ def main(arguments: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--fix", action="store_true", help="mend what can be mended")
-    parser.add_argument("--json", action="store_true", help="print a list of objects, one a line")
+    parser.add_argument("--json", action="store_true", help="print one object a line of the table")
     parser.add_argument("--port", type=int, default=8888, help="the port to look at (default 8888)")
     options = parser.parse_args(arguments)
     lines, failed = run_checks(options.port), False
@@ -210,10 +196,10 @@ def main(arguments: list[str]) -> int:
         except (SetupError, ValueError, OSError) as error:  # ModelError is a ValueError
             failed = True
             print(error if isinstance(error, SetupError) else f"FAIL {error}", file=sys.stderr)
-        environment_made = not failed and not environment.in_venv() and lines[1].mendable
-        if environment_made:  # the rest is mended, and looked at, from within
-            python = str(environment.venv_python())
-            return subprocess.call([python, "-m", "labkit.doctor", *arguments])
+        if not failed and leaves_rest(lines):
+            from labkit import commands
+
+            return commands.inside("labkit.doctor", arguments)
         lines = run_checks(options.port)
     if options.json:
         print(json.dumps([asdict(line) for line in lines], indent=1))

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,12 +34,46 @@ finally:
 """
 
 
+UNKNOWN = {"prefix": None, "labkit": None, "kernel": None}
+
+
 def ask(python: str) -> dict:
-    """What `PROBE` tells in that Python: "prefix", "labkit" and "kernel", each None if unknown."""
-    unknown = {"prefix": None, "labkit": None, "kernel": None}
+    """What `PROBE` tells in that Python; `UNKNOWN` when it doesn't run."""
     _, said = environment.quiet([python, "-c", PROBE])
     told = [line for line in said.splitlines() if line.startswith('{"prefix": ')]
-    return unknown | json.loads(told[0]) if told else unknown
+    return json.loads(told[0]) if told else UNKNOWN
+
+
+def prefix_of(kernel: str | None, told: dict) -> str | None:
+    """The environment of the Python `kernel`; `told` is what this very Python said."""
+    if kernel is None or kernel == sys.executable:
+        return told["prefix"]
+    return ask(kernel)["prefix"]
+
+
+def bits() -> int:
+    """64, or 32: torch has no builds for such a Python."""
+    return 64 if sys.maxsize > 2**32 else 32
+
+
+def model_status() -> tuple[str, str]:
+    """State and detail of the default model, every byte compared: 0.5 to 1 s."""
+    from labkit.model import sources
+
+    return sources.status(sources.DEFAULT_MODEL, quick=False)
+
+
+def has_compiler() -> bool:
+    """Whether the kernel language finds a C compiler, which it needs on a GPU."""
+    return "CC" in os.environ or any(map(shutil.which, ("gcc", "clang")))
+
+
+def port_use(port: int) -> tuple[bool, bool]:
+    """Whether a port of this machine is free, and whether Jupyter has it."""
+    from labkit.lab import is_free
+
+    free = is_free(port)
+    return free, not free and is_jupyter(port)
 
 
 def installed_version(name: str) -> str | None:
@@ -52,7 +87,7 @@ def installed_version(name: str) -> str | None:
 def pins(requirements: str) -> list:
     """The lines of a requirements file that apply to this platform, as packaging.Requirement.
 
-    Without `packaging`, which what we pin depends on, and without pip, which brings one: empty.
+    Without `packaging`, which what we pin depends on, or pip, which brings it too: empty.
     """
     for module in ("packaging.requirements", "pip._vendor.packaging.requirements"):
         try:
@@ -99,10 +134,10 @@ def torch_build() -> str | None:
     return cuda.group(1) if cuda else "cpu"
 
 
-def cuda_starts(python: str) -> bool:
+def cuda_starts() -> bool:
     """Whether the CUDA driver starts and shows a GPU; asked in a process of its own."""
     code = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0) != 0)"
-    return environment.quiet([python, "-c", code])[0] == 0
+    return environment.quiet([sys.executable, "-c", code])[0] == 0
 
 
 def cores(cgroup: Path = CGROUP) -> float:
@@ -139,10 +174,13 @@ def read(path: Path) -> str:
         return ""
 
 
-def disk_free(folder: Path) -> int:
-    """Bytes free where `folder` lies, or will lie."""
-    there = next(place for place in (folder, *folder.resolve().parents) if place.exists())
-    return shutil.disk_usage(there).free
+def disk_free(*folders: Path) -> dict[str, int]:
+    """Bytes free where each of the folders lies, or will lie."""
+    free = {}
+    for folder in folders:
+        there = next(place for place in (folder, *folder.resolve().parents) if place.exists())
+        free[str(folder)] = shutil.disk_usage(there).free
+    return free
 
 
 def copies(notebooks: Path, my_dir: Path) -> tuple[list[str], int]:
