@@ -4,7 +4,6 @@ Standard library only.
 """
 
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -18,6 +17,8 @@ from labkit.console import SetupError
 
 LEADS_ASTRAY = {"PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__", "VIRTUAL_ENV"}
 LEADS_ASTRAY |= {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_DRY_RUN"}
+
+CANT_MAKE = "the environment .venv can't be made"
 
 
 def venv_dir() -> Path:
@@ -106,22 +107,22 @@ def make_venv(command: str) -> None:
     """
     if works(venv_python()):
         return
-    if venv_dir().exists():
-        shutil.rmtree(venv_dir(), ignore_errors=True)
-    has_ensurepip = importlib.util.find_spec("ensurepip") is not None
-    options = ["--clear"] if has_ensurepip else ["--clear", "--without-pip"]
-    _, said = quiet([sys.executable, "-m", "venv", *options, str(venv_dir())])
-    if not has_ensurepip:  # Debian keeps it in a package of its own; this Python's pip may help
-        into = ["--python", str(venv_python()), "install", "pip"]
-        _, said = quiet([sys.executable, "-m", "pip", *into])
+    shutil.rmtree(venv_dir(), ignore_errors=True)
+    make = [sys.executable, "-m", "venv", "--clear", str(venv_dir())]
+    _, said = quiet(make)
     if works(venv_python()):
         return
-    reason = last_line(said)
-    if not has_ensurepip:
-        reason = f"this Python has no ensurepip, and its pip couldn't help ({reason})"
-        if sys.platform == "linux":
-            command = f"sudo apt install python3-venv && {command}"
-    raise SetupError("the environment .venv can't be made", reason, command)
+    # Debian keeps what puts pip into an environment in a package of its own; this Python's own
+    # pip can do the same.
+    quiet([*make, "--without-pip"])
+    quiet([sys.executable, "-m", "pip", "--python", str(venv_python()), "install", "pip"])
+    if works(venv_python()):
+        return
+    if shutil.which("apt-get"):
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+        reason = "this Python can't put pip into an environment, and has no pip of its own"
+        raise SetupError(CANT_MAKE, reason, f"sudo apt-get install {package} && {command}")
+    raise SetupError(CANT_MAKE, last_line(said), command)
 
 
 def half_installed(folder: Path) -> list[Path]:

@@ -38,34 +38,34 @@ def test_an_environment_that_works_is_left_alone(checkout, monkeypatch):
     assert kept.exists()
 
 
-def without_ensurepip(monkeypatch, pip_helps):
-    """A Python as Debian ships it. Gives the commands that were run."""
+@pytest.fixture
+def debian(monkeypatch):
+    """A Python that can't put pip into an environment. Gives the commands that were run."""
     ran = []
-
-    def run(command):
-        ran.append(command)
-        return (0, "") if pip_helps else (1, "No module named pip")
-
-    monkeypatch.setattr(environment.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(environment, "quiet", run)
-    monkeypatch.setattr(environment, "works", lambda python: pip_helps and len(ran) == 2)
+    monkeypatch.setattr(environment, "quiet", lambda command: ran.append(command) or (1, "No pip"))
+    monkeypatch.setattr(environment, "works", lambda python: False)
+    monkeypatch.setattr(environment.shutil, "which", lambda name: f"/usr/bin/{name}")
     return ran
 
 
-def test_without_ensurepip_the_pip_of_this_python_is_tried(checkout, monkeypatch):
-    ran = without_ensurepip(monkeypatch, pip_helps=True)
+def test_where_venv_brings_no_pip_the_pip_of_this_python_is_tried(checkout, monkeypatch, debian):
+    monkeypatch.setattr(environment, "works", lambda python: len(debian) == 3)
     environment.make_venv("python3 -m labkit lab")
-    assert "--without-pip" in ran[0]
-    assert ran[1][-2:] == ["install", "pip"]
+    assert "--without-pip" in debian[1]
+    assert debian[2][-2:] == ["install", "pip"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems ship ensurepip with Python")
-def test_without_ensurepip_and_pip_the_remedy_is_one_command(checkout, monkeypatch):
-    without_ensurepip(monkeypatch, pip_helps=False)
+def test_where_no_pip_can_be_had_the_remedy_is_one_command(checkout, debian):
     with pytest.raises(SetupError) as failed:
         environment.make_venv("python3 -m labkit lab")
-    assert "ensurepip" in failed.value.why
-    assert failed.value.command == "sudo apt install python3-venv && python3 -m labkit lab"
+    package = f"python3.{sys.version_info.minor}-venv"
+    assert failed.value.command == f"sudo apt-get install {package} && python3 -m labkit lab"
+
+
+def test_elsewhere_the_reason_is_what_was_said(checkout, monkeypatch, debian):
+    monkeypatch.setattr(environment.shutil, "which", lambda name: None)
+    with pytest.raises(SetupError, match="No pip"):
+        environment.make_venv("python3 -m labkit lab")
 
 
 def test_nothing_leads_pip_or_python_out_of_the_environment():
