@@ -32,29 +32,11 @@ def predict(key: str, *, low: float, high: float, unit: str, step: float | None 
 
     Returns the widget. The question itself stands in the text above the cell.
     """
-    import ipywidgets as widgets
+    from labkit.workbook.slider import Prediction
 
     before = kept("predictions.json").get(key)
-    slider = widgets.FloatSlider(
-        value=before if before is not None else low,
-        min=low,
-        max=high,
-        step=step or (high - low) / 100,
-        continuous_update=False,
-        description=unit,
-        readout_format=".3g",
-        layout=widgets.Layout(width="28em"),
-    )
-    said = widgets.Label(
-        text("predict.ask") if before is None else text("predict.kept", value=before, unit=unit)
-    )
-
-    def moved(change):
-        keep("predictions.json", key, change["new"])
-        said.value = text("predict.kept", value=change["new"], unit=unit)
-
-    slider.observe(moved, names="value")
-    return widgets.VBox([said, slider])
+    step = step or (high - low) / 100
+    return Prediction(low, high, step, unit, before, lambda x: keep("predictions.json", key, x))
 
 
 def compare(key: str, measured: float, unit: str) -> Report:

@@ -14,18 +14,15 @@ def my(tmp_path, monkeypatch):
     return tmp_path
 
 
-def slider(box):
-    return box.children[1]
-
-
 def test_a_prediction_is_kept_when_the_slider_moves_and_is_there_again_later():
     box = predict("01.x", low=1, high=40, unit="times")
     assert predictions.kept("predictions.json") == {}  # showing the slider predicts nothing
-    slider(box).value = 12.5
+    box.slider.value = 12.5
     assert predictions.kept("predictions.json") == {"01.x": 12.5}
     again = predict("01.x", low=1, high=40, unit="times")
-    assert slider(again).value == 12.5
-    assert again.children[0].value == "kept: 12.5 times"
+    assert again.slider.value == 12.5
+    assert again.label.value == "kept: 12.5 times"
+    assert repr(again) == "kept: 12.5 times [1 to 40 times]"
 
 
 @pytest.mark.parametrize(
