@@ -1,4 +1,4 @@
-"""The slider on which a learner predicts; keyboard and mouse, and a line of text without widgets."""
+"""The slider on which a learner predicts, and the line of text in its place without widgets."""
 
 import ipywidgets as widgets
 
