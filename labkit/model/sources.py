@@ -88,17 +88,27 @@ def fetch(
         raise ModelError(f"{name!r} can't be fetched by this command, only {DEFAULT_MODEL!r} can")
     if status(name, quick=not verify)[0] == "ready":
         return cached_folder(name)
-    from filelock import FileLock
-
     final = cached_folder(name)
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{final}.lock"):
+        with alone(f"{final}.lock", report):
             if status(name, quick=not verify)[0] != "ready":  # else another process made it
                 make_in_place(final, report)
     except OSError as error:
         raise ModelError(f"{name} can't be written to {final}: {error}") from error
     return final
+
+
+def alone(lock: str, report: Report):
+    """A `with` block that one process is in at a time; says so when this one has to wait."""
+    from filelock import FileLock, Timeout
+
+    held = FileLock(lock)
+    try:
+        return held.acquire(timeout=0)
+    except Timeout:
+        report(0, 3, "waiting for another process that is making it")
+        return held.acquire()
 
 
 def make_in_place(final: Path, report: Report) -> None:
@@ -123,7 +133,7 @@ def make_default(folder: Path, report: Report) -> None:
         except ModelError as also:
             raise ModelError(f"{unreachable}; and {also}") from None
     else:
-        report(1, 3, "converting 4-bit weights to float32 safetensors (about 20 s)")
+        report(1, 3, "converting 4-bit weights to float32 safetensors (about half a minute)")
         from labkit.model.convert import convert_gguf
 
         convert_gguf(gguf, folder)

@@ -106,6 +106,21 @@ def test_of_two_processes_one_makes_the_model_and_the_other_waits(
     assert status(quick=False)[0] == "ready"
 
 
+def test_a_process_that_has_to_wait_says_so(empty_cache, tiny_checkpoint, monkeypatch):
+    fake(monkeypatch, tiny_checkpoint)
+    cached_folder().parent.mkdir(parents=True)
+    first = sources.alone(f"{cached_folder()}.lock", lambda *line: None)
+    told = []
+
+    def tell(done, total, what):
+        told.append(what)
+        if what.startswith("waiting"):
+            first.lock.release()
+
+    fetch(report=tell)
+    assert told == ["waiting for another process that is making it", "copying", "model ready"]
+
+
 def test_a_process_that_is_killed_leaves_nothing_half_made(
     empty_cache, tiny_checkpoint, tmp_path, monkeypatch
 ):
