@@ -90,7 +90,7 @@ def run_checks(port: int = 8888) -> list[Line]:
         ),
         "triton": lambda: judge.check_triton(
             machine.installed_version("triton"),
-            any(pin.name == "triton" for pin in pins()),
+            not pins() or any(pin.name == "triton" for pin in pins()),
             usable and build not in (None, "cpu"),
             machine.has_compiler(),
             mend,
