@@ -53,27 +53,27 @@ def choose(
     `in_folder`: pip has a folder of wheels that holds the CPU build.
     """
     default_cpu = Source("the default index", (f"torch=={version}",), 130, 800)
-    default = Source("the default index", (f"torch=={version}",), 2530, 5000)
+    default = Source("the default index", (f"torch=={version}",), 2530, 4060)
     if system != "Linux":
         return Choice(
             "the CPU build", f"on {system} the default index offers this build", (default_cpu,)
         )
     # "===" compares the whole text: it passes over 2.13.0+cpu, which "==" would prefer.
-    cuda = Source("the default index", (f"torch==={version}",), 2530, 5000)
+    cuda = Source("the default index", (f"torch==={version}",), 2530, 4060)
     refusal = refuse(gpu)
     if refusal is None:
         return Choice(
             "the CUDA build", f"there is an {gpu.name}, driver {gpu.driver}", (cuda, default)
         )
     cpu = ("--no-deps", f"torch=={version}+cpu")
-    sources = []
     if in_folder:
-        sources.append(Source("a folder of wheels", ("--no-index", *cpu), 0, 790))
+        best = Source("a folder of wheels", ("--no-index", *cpu), 0, 790)
     elif index_reachable:
-        sources.append(Source("PyTorch's CPU index", ("--index-url", CPU_INDEX, *cpu), 192, 790))
+        best = Source("PyTorch's CPU index", ("--index-url", CPU_INDEX, *cpu), 192, 790)
     else:
-        refusal += " (PyTorch's CPU index is out of reach; other builds run on a CPU too)"
-    return Choice("the CPU build", refusal, (*sources, default))
+        why = f"{refusal}, but PyTorch's CPU index is out of reach; this one runs on a CPU too"
+        return Choice("the CUDA build", why, (default,))
+    return Choice("the CPU build", refusal, (best, default))
 
 
 def keep(installed: str) -> Choice:
