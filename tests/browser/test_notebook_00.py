@@ -5,6 +5,7 @@ import re
 from labkit.workbook.catalogue import text
 
 CHECK = 'check("00.1")'
+RED = "[data-mime-type='application/vnd.jupyter.stderr']"  # as JupyterLab shows tracebacks too
 SOLUTION = (
     "compute, memory = num_flops / peak_flops, num_bytes / bandwidth",
     'return max(compute, memory), "compute" if compute > memory else "memory"',
@@ -60,20 +61,20 @@ def output(page, code: str) -> str:
 
 
 def wait_until_run(page) -> None:
-    """Until each code cell has its count, or one has stopped the run with an error."""
+    """Until each code cell has its count, or something red has come instead."""
     page.wait_for_function(
-        """() => {
+        """red => {
             const counts = [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')]
             return counts.every(count => /\\[\\d+\\]/.test(count.textContent)) ||
-                document.querySelector('[data-mime-type="application/vnd.jupyter.error"]')
-        }"""
+                document.querySelector(red)
+        }""",
+        arg=RED,
     )
 
 
 def errors(page) -> list[str]:
     """Tracebacks and warnings in the notebook."""
-    red = "[data-mime-type='application/vnd.jupyter.error'], [data-mime-type$='jupyter.stderr']"
-    return page.locator(red).all_inner_texts()
+    return page.locator(RED).all_inner_texts()
 
 
 def figure_widths(page, code: str) -> list[int]:
