@@ -229,16 +229,16 @@ for token_id in smol.tokenizer.encode("한글 스트리밍 🙂"):
 # The study group's short answer to **question 5, does streaming reduce latency?** is: *it reduces
 # TTFT and what the user feels; measure TTFT, ITL and end to end.* Let us see what exactly shrinks.
 #
-# **Predict.** An answer of 40 tokens is sent twice: token by token, and all at the end. How many
+# **Predict.** An answer of 32 tokens is sent twice: token by token, and all at the end. How many
 # times later does the reader see the first text when it is not streamed?
 
-# %% [markdown] lang="ko" of="b271e685"
+# %% [markdown] lang="ko" of="0538f7c0"
 # ## 실험 A: 같은 답을 스트리밍할 때와 하지 않을 때
 #
 # **질문 5, 스트리밍은 지연 시간을 줄이는가?** 에 대한 스터디 그룹의 짧은 답은 *TTFT와 사용자가
 # 느끼는 시간을 줄인다. TTFT, ITL, E2E를 재 보라* 입니다. 정확히 무엇이 줄어드는지 봅시다.
 #
-# **예측.** 40토큰짜리 답을 두 번 보냅니다. 한 번은 토큰마다, 한 번은 끝에 한꺼번에. 스트리밍하지
+# **예측.** 32토큰짜리 답을 두 번 보냅니다. 한 번은 토큰마다, 한 번은 끝에 한꺼번에. 스트리밍하지
 # 않으면 읽는 사람이 첫 텍스트를 몇 배 늦게 보게 될까요?
 
 # %% tags=["nbval-ignore-output"]
@@ -256,7 +256,7 @@ from labkit.measure.generation import deliver
 
 def ask(stream, show=lambda piece: None):
     engine = NaiveEngine(smol.model, smol.eos_token_ids)
-    request = Request("sky", prompt, max_tokens=40, ignore_eos=True)
+    request = Request("sky", prompt, max_tokens=32, ignore_eos=True)
     return deliver(engine, Detokenizer(smol.tokenizer), request, stream=stream, show=show)
 
 
@@ -313,7 +313,7 @@ predict("01.itl_growth", low=1, high=40, unit="times longer")
 from labkit.measure.generation import seconds_by_position
 from labkit.workbook.streaming_plots import itl_figure
 
-positions = [16, 32, 64, 128, 256, 384]
+positions = [16, 64, 128, 256, 384]
 seconds = seconds_by_position(next_token, smol.model, prompt * 12, positions)
 itl_figure(positions, seconds)
 
