@@ -137,16 +137,15 @@ def view(book: Book, source: Source, cell: Cell, edition: Edition) -> NotebookNo
         raise SourceError(f"{cell.where}: this would show the solution of {holes[symbol]}")
     text = book.module_source(module)
     is_class = isinstance(cut.find(text, symbol).node, ast.ClassDef)
-    code = (
-        cut.elide(text, symbol, holes) if is_class else cut.extract(text, symbol, decorators=True)
-    )
+    whole = cut.extract(text, symbol, decorators=True)
+    code = cut.elide(text, symbol, holes) if is_class else whole
     caption = book.text(
-        "show.class" if is_class else "show.function",
+        "show.function" if code == whole else "show.class",
         edition.language,
         symbol=symbol,
         path=_path(module),
     )
-    if is_class and cut.MARK in code:
+    if cut.MARK in code:
         caption += " " + book.text("show.holes", edition.language)
     fence = "````" if "```" in code else "```"
     return new_markdown_cell(
@@ -181,7 +180,12 @@ def _hints(book: Book, exercise: Exercise, language: str) -> str:
         label = book.text("hint.fold", language, number=number)
         hint = book.text(f"{exercise.id}.hint{number}", language)
         folded.append(f"<details><summary>{label}</summary>\n\n{hint}\n\n</details>")
-    return "\n".join([*folded, "", book.text("hint.more", language, id=exercise.id)])
+    stuck, more = (
+        book.text("hint.stuck", language),
+        book.text("hint.more", language, id=exercise.id),
+    )
+    folded.append(f"<details><summary>{stuck}</summary>\n\n{more}\n\n</details>")
+    return "\n".join(folded)
 
 
 def _row(say: Callable[..., str], exercise: Exercise, language: str) -> str:

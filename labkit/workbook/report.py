@@ -52,7 +52,9 @@ class Report:
 
     def _repr_html_(self) -> str:
         sign, colour = LOOKS[self.outcome]
-        parts = [f"<strong>{sign} {_inline(self.title)}</strong>"]
+        title = f"{sign} {_inline(self.title)}"
+        alone = not (self.sentences or self.table or self.code)
+        parts = [title if alone else f"<strong>{title}</strong>"]
         for label, text in self.sentences:
             before = f"<strong>{escape(label)}:</strong> " if label else ""
             parts.append(f"<p style='margin:.35em 0'>{before}{_inline(text)}</p>")
@@ -130,7 +132,7 @@ def _html_table(table: Table) -> str:
             for i, item in enumerate(value)
         )
 
-    style = "text-align:left;padding:.2em .8em .2em 0;vertical-align:top"
+    style = "text-align:left;padding:.2em .8em .2em 0;vertical-align:baseline"
     head = "".join(f"<th style='{style}'>{escape(text)}</th>" for text in table.head)
     body = "".join(
         "<tr style='background:transparent'>"

@@ -13,11 +13,14 @@ from labkit.workbook.catalogue import text
 from labkit.workbook.report import Report, Table, comparison
 
 _cells: dict[str, str] = {}  # exercise id -> text of the cell in which it was last defined
+_keeps = True  # whether passed parts outlive this session; not in the solutions
 _reset_at: dict[str, int] = {}  # exercise id -> cells that had been run when it was reset
 
 
 def start(notebook: str, language: str = "en", keep: bool = True) -> Report:
     """First line of every notebook. With `keep=False` (solutions) nothing is written to `my/`."""
+    global _keeps
+    _keeps = keep
     catalogue.set_notebook_language(language)
     if not keep:
         scratch = tempfile.mkdtemp(prefix="labkit-")
@@ -80,9 +83,11 @@ def check(exercise_id: str, seconds: float = checker.SECONDS) -> Report:
 
 def report(item: registry.Exercise, finding: checker.Finding, seconds: float) -> Report:
     """A finding in words: the diagnosis first, the traceback folded below."""
-    title = f"{item.id} {text(f'{item.id}.title')}. {text(f'check.{finding.outcome}')}"
-    result = Report(finding.outcome, title)
+    result = Report(finding.outcome, _title(item.id, finding.outcome))
     say = result.sentences.append
+    more = f"check.{finding.outcome}.more"
+    if catalogue.has(more) and _keeps:
+        say(("", text(more)))
     if finding.reason:
         say(("", text(finding.reason, **finding.values)))
     if finding.unknown:
@@ -96,8 +101,9 @@ def report(item: registry.Exercise, finding: checker.Finding, seconds: float) ->
         say((text("check.mistake"), text(f"{item.id}.mistake.{finding.mistake}")))
     if finding.outcome in ("wrong", "crashed") and finding.case is not None:
         case = item.cases[finding.case]
-        say((text("check.case"), text(f"{item.id}.case.{case.name}")))
-        if finding.outcome == "wrong" and not finding.endless:
+        broke = finding.outcome == "wrong" and not finding.endless
+        say((text("check.case" if broke else "check.tried"), text(f"{item.id}.case.{case.name}")))
+        if broke:
             head = ["", text("check.expected"), text("check.yours")]
             result.table = comparison(case.expected, finding.found, head)
     if finding.error:
@@ -110,10 +116,12 @@ def report(item: registry.Exercise, finding: checker.Finding, seconds: float) ->
 
 def not_attempted(exercise_id: str, lang: str) -> Report:
     """What `check` says of a blank cell; the build stores it in the exercise notebooks."""
-    title = (
-        f"{exercise_id} {text(f'{exercise_id}.title', lang)}. {text('check.not attempted', lang)}"
-    )
-    return Report("not attempted", title)
+    more = text("check.not attempted.more", lang)
+    return Report("not attempted", _title(exercise_id, "not attempted", lang), [("", more)])
+
+
+def _title(exercise_id: str, outcome: str, lang: str | None = None) -> str:
+    return f"{exercise_id} {text(f'{exercise_id}.title', lang)}. {text(f'check.{outcome}', lang)}"
 
 
 def hint(exercise_id: str) -> Report:
@@ -151,24 +159,29 @@ def reset(exercise_id: str) -> Report:
     _cells.pop(exercise_id, None)
     _reset_at[exercise_id] = len(_history())
     cell = cut.exercise_cell(hole.source, hole.exercise.symbol, hole.exercise.module, exercise_id)
+    done = "reset.done" if backup else "reset.nothing"
+    result = Report("note", text(done, id=exercise_id, backup=backup))
     if _shell():
         _shell().set_next_input(cell)
-    done = (
-        text("reset.done", id=exercise_id, backup=backup)
-        if backup
-        else text("reset.nothing", id=exercise_id)
-    )
-    return Report("note", done, [("", text("reset.cell"))], code=cell)
+        result.sentences.append(("", text("reset.below")))
+    else:
+        result.sentences.append(("", text("reset.cell")))
+        result.code = cell
+    return result
 
 
 def use(exercise_id: str):
     """The function or class that holds exercise `exercise_id`, for an experiment to run on.
 
-    Your passed parts of its module are spliced in; the rest is labkit's own, and a banner says
-    which is which. Raises KeyError for an id that doesn't exist.
+    Your passed parts of its module, up to this exercise, are spliced in; the rest is labkit's
+    own, and a banner says which is which. Raises KeyError for an id that doesn't exist.
     """
     item = registry.get(exercise_id)
-    siblings = [e for e in registry.exercises().values() if e.module == item.module]
+    siblings = [
+        other
+        for other in registry.exercises().values()
+        if other.module == item.module and other.id <= exercise_id
+    ]
     mine, banner = {}, Report("note", "")
     for sibling in siblings:
         hole = parts.Hole.of(sibling)

@@ -18,7 +18,9 @@ from labkit.workbook.plots import (
 def delivery_figure(streamed: Delivery, unstreamed: Delivery) -> Picture:
     """Characters on the client's screen over time, for the same answer sent in two ways."""
     picture, axes = new_picture(
-        "The same answer, streamed and not", "seconds since the request arrived", "characters seen"
+        "The same answer, streamed and not (measured)",
+        "seconds since the request arrived",
+        "characters seen",
     )
     for seen, name, colour, style in (
         (streamed, "streamed", BLUE, "-"),
@@ -54,6 +56,7 @@ def itl_figure(positions: Sequence[int], seconds: Sequence[float]) -> Picture:
     axes.axhline(times[0], color=GREY, linestyle=":", label=f"as after {positions[0]} tokens")
     axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
+    axes.yaxis.set_major_formatter(plain_number)
     axes.legend(loc="upper left")
     picture.story = (
         f"A token takes {times[0]:.0f} ms after {positions[0]} tokens and {times[-1]:.0f} ms "
@@ -74,7 +77,7 @@ def work_figure(
     `counted` is {(number of output tokens, whether a cache was used): tokens counted}.
     """
     picture, axes = new_picture(
-        f"Tokens through the model, prompt of {num_prompt_tokens}",
+        f"Tokens through the model, prompt of {num_prompt_tokens} (counted)",
         "output tokens",
         "tokens computed (logarithmic)",
     )

@@ -81,7 +81,7 @@ def examine(hole: Hole, part: str, seconds: float, send) -> dict:
                 watchdog.finding = {"outcome": "crashed" if error else "wrong", **failed}
     if failed is None:
         return {"outcome": "passed"}
-    mistake = recognise(hole, seen)
+    mistake = recognise(hole, seen, failed["case"])
     outcome = "wrong" if mistake else watchdog.finding["outcome"]
     said = printed.getvalue()[-PRINTED_LIMIT:]
     return {"outcome": outcome, "mistake": mistake, "printed": said, **failed}
@@ -98,17 +98,24 @@ def attempt(case, module) -> tuple[object, str | None]:
         return {"raised": type(error).__name__}, text
 
 
-def recognise(hole: Hole, seen: list) -> str | None:
-    """The known mistake that does in every case what this part did, if there is one."""
+def recognise(hole: Hole, seen: list, failed: int) -> str | None:
+    """The known mistake that this part has made, told by what it did, if there is one.
+
+    Either one that does the same in every case, or else the only one that does the same up to
+    the first case that failed, number `failed` (the part may hold another mistake besides).
+    """
+    alike = {}  # mistake -> how many cases from the first on come out the same
     for mistake in hole.exercise.mistakes:
         module = spliced(hole, mistake.apply(hole.reference))
+        alike[mistake.name] = 0
         with contextlib.redirect_stdout(io.StringIO()):
-            if all(
-                same(attempt(case, module)[0], found)
-                for case, found in zip(hole.exercise.cases, seen, strict=True)
-            ):
-                return mistake.name
-    return None
+            for case, found in zip(hole.exercise.cases, seen, strict=True):
+                if not same(attempt(case, module)[0], found):
+                    break
+                alike[mistake.name] += 1
+    whole = [name for name, cases in alike.items() if cases == len(seen)]
+    partly = [name for name, cases in alike.items() if cases > failed]
+    return whole[0] if whole else partly[0] if len(partly) == 1 else None
 
 
 def unknown_names(module, hole: Hole) -> list[str]:

@@ -1,5 +1,5 @@
 # %% [markdown] lang="en"
-# # 00 Start here
+# # 00 · Start here
 #
 # You are going to build a server for language models, piece by piece, on the machine in front of you, with a real model. Each notebook adds one piece, and an experiment shows in your own numbers what that piece is for.
 #
@@ -11,8 +11,8 @@
 #
 # Run a cell with Shift+Enter. This is your own copy, in `my/`: write in it what you like.
 
-# %% [markdown] lang="ko" of="45e40c51"
-# # 00 여기서 시작하세요
+# %% [markdown] lang="ko" of="d98ce5e9"
+# # 00 · 여기서 시작하세요
 #
 # 지금 쓰는 컴퓨터에서 실제 모델로 언어 모델 서버를 한 조각씩 만들어 갑니다. 노트북마다 조각을 하나 더하고, 그 조각이 왜 필요한지를 실험으로 직접 측정해 확인합니다.
 #

@@ -200,24 +200,24 @@ for token_id in smol.tokenizer.encode("한글 스트리밍 🙂"):
 # | --- | --- | --- |
 # | TTFT, time to first token | arrival | first token |
 # | ITL, inter-token latency | a token | the next one |
-# | TPOT, time per output token | | the mean of a request's ITLs |
+# | TPOT, time per output token | first token | last token, divided by (tokens − 1): the mean ITL |
 # | E2E, end to end | arrival | last token |
 #
 # Arrival is when the request was made, not when a server found time for it. Tools differ in these
 # details, and a benchmark that starts the clock late looks better than what users feel.
 
-# %% [markdown] lang="ko" of="fed8d037"
+# %% [markdown] lang="ko" of="1459f0dc"
 # ## 사용자가 느끼는 것, 네 가지 숫자
 #
 # | 이름 | 시작 | 끝 |
 # | --- | --- | --- |
 # | TTFT, 첫 토큰까지의 시간 (time to first token) | 도착 | 첫 토큰 |
 # | ITL, 토큰 사이의 시간 (inter-token latency) | 어떤 토큰 | 다음 토큰 |
-# | TPOT, 출력 토큰당 시간 (time per output token) | | 한 요청의 ITL 평균 |
+# | TPOT, 출력 토큰당 시간 (time per output token) | 첫 토큰 | 마지막 토큰, (토큰 수 − 1)로 나눔: ITL의 평균 |
 # | E2E, 처음부터 끝까지 (end to end) | 도착 | 마지막 토큰 |
 #
 # 도착이란 요청이 만들어진 때이지, 서버가 손댈 여유가 생긴 때가 아닙니다. 도구마다 이런 세부가
-# 다르며, 시계를 늦게 켜는 벤치마크는 사용자가 느끼는 것보다 좋게 나옵니다.
+# 다르며, 시계를 늦게 시작하는 벤치마크는 사용자가 느끼는 것보다 좋게 나옵니다.
 
 # %% show="labkit.measure.metrics:Latency"
 
@@ -271,12 +271,14 @@ from labkit.workbook.streaming_plots import delivery_figure
 delivery_figure(streamed, unstreamed)
 
 # %% [markdown] lang="en"
-# **Compare.** The first text came far sooner, the last came at the same time, and the tokens
-# themselves existed at the same moments in both runs: TTFT and TPOT *of the engine* have not moved.
+# **Compare.** The first text came far sooner. The last came at about the same time, and so did
+# the tokens themselves: TTFT and TPOT *of the engine* have not moved. (If the two runs differ by
+# much, another program was busy: run both again.)
 
-# %% [markdown] lang="ko" of="712976bc"
-# **비교.** 첫 텍스트는 훨씬 일찍, 마지막 텍스트는 같은 때에 왔습니다. 토큰 자체는 두 번 모두 같은
-# 순간에 생겼습니다. *엔진의* TTFT와 TPOT는 그대로입니다.
+# %% [markdown] lang="ko" of="dde022bc"
+# **비교.** 첫 텍스트는 훨씬 일찍 왔습니다. 마지막 텍스트는 거의 같은 때에 왔고, 토큰이 생긴 때도
+# 거의 같습니다. *엔진의* TTFT와 TPOT는 그대로입니다. (두 실행이 많이 다르면 다른 프로그램이 바빴던
+# 것이니 둘 다 다시 실행하세요.)
 
 # %% tags=["nbval-ignore-output"]
 latency = use("01.4")
@@ -308,6 +310,12 @@ compare("01.first_text", unstreamed.first_text / streamed.first_text, "times lat
 
 # %% tags=["nbval-ignore-output"]
 predict("01.itl_growth", low=1, high=40, unit="times longer")
+
+# %% [markdown] lang="en"
+# **Run.** Each point is the median of three calls of `next_token` on that many tokens.
+
+# %% [markdown] lang="ko" of="08298a48"
+# **실행.** 각 점은 그만큼의 토큰으로 `next_token`을 세 번 부른 시간의 중앙값입니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.measure.generation import seconds_by_position
@@ -349,10 +357,10 @@ compare("01.itl_growth", seconds[-1] / seconds[0], "times longer")
 
 # %% [markdown] lang="ko" of="dc80db26"
 # **질문 6, `use_cache=False`는 벤치마크를 왜곡하는가?** 에 대한 스터디 그룹의 짧은 답은 *그렇다. 매
-# 단계가 앞의 모든 토큰의 일을 되풀이한다. 학습에는 좋고 벤치마크에는 틀리다* 입니다.
+# 단계가 앞의 모든 토큰의 일을 되풀이한다. 학습에는 좋고 벤치마크로는 부적절하다* 입니다.
 #
 # **예측.** 이 프롬프트로 32토큰을 출력할 때, 캐시가 없으면 있을 때보다 몇 배 많은 토큰이 모델을
-# 지나갈까요?
+# 거칠까요?
 
 # %% tags=["nbval-ignore-output"]
 predict("01.work", low=1, high=64, unit="times as many")
@@ -424,7 +432,7 @@ compare("01.work", counted[32, False] / counted[32, True], "times as many")
 # 각각 작은 입력에서 깨지는 모습을 보고 고칩니다.
 #
 # **1. 단계마다 텍스트를 다시 토큰화한다.** *텍스트*를 들고 있는 루프는 새 토큰을 디코드해 붙이고,
-# 다음 단계에서 전체를 다시 인코드합니다. 반쪽 글자는 이 왕복에서 살아남지 못해서, 모델은 자신이
+# 다음 단계에서 전체를 다시 인코딩합니다. 반쪽 글자는 이 왕복에서 살아남지 못해서, 모델은 자신이
 # 말한 적 없는 것을 이어 가게 됩니다.
 
 # %%
@@ -468,7 +476,7 @@ for side in ("right", "left"):
             position_ids=positions_of,
             use_cache=False,
         ).logits
-    print(f"padded {side}:", repr(smol.tokenizer.decode([int(logits[0, -1].argmax())])))
+    print(f"padded {side + ':':7}", repr(smol.tokenizer.decode([int(logits[0, -1].argmax())])))
 
 # %% [markdown] lang="en"
 # **3. The end is lost.** A server that looks for the end-of-sequence token in its *text* never

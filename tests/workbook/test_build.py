@@ -208,7 +208,7 @@ def test_check_cells_of_exercise_notebooks_say_not_attempted_in_their_language(b
 def test_hints_are_folded_and_say_how_to_get_more(book):
     build.build(book)
     hints = cell(book, EN, "hints-01-1").source
-    assert hints.count("<details>") == hints.count("</details>") == 2
+    assert hints.count("<details>") == hints.count("</details>") == 3
     assert catalogue.text("01.1.hint2", "en") in hints
     assert 'solution("01.1")' in hints
     assert catalogue.text("01.1.hint1", "ko") in cell(book, KO, "hints-01-1").source

@@ -115,3 +115,11 @@ def test_an_annotation_that_cannot_be_evaluated_is_crashed():
     found = checker.check_cell(ITEM, text)
     assert found.outcome == "crashed"
     assert "Tuple" in found.error
+
+
+def test_a_mistake_is_named_although_the_part_holds_another_one_besides():
+    """Each token decoded alone, as people write it first: the offsets are not moved either."""
+    item = registry.get("01.3")
+    header, _, _ = Hole.of(item).blank.rpartition("...")
+    body = "self.token_ids.append(token_id)\n    return self.decode([token_id])"
+    assert checker.check_cell(item, header + body).mistake == "token_alone"
