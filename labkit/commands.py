@@ -3,13 +3,12 @@
 import argparse
 import os
 import shlex
-import signal
-import subprocess
 import sys
 import tempfile
 
-from labkit import bootstrap, environment, lab, paths
+from labkit import bootstrap, environment, lab
 from labkit.console import SetupError, make_safe
+from labkit.environment import inside
 
 EVERY_TEST = ["tests", "notebooks", "solutions", "--nbval", "--nbval-current-env"]
 
@@ -82,25 +81,3 @@ def run_notebooks(arguments: list[str]) -> int:
 
 
 COMMANDS = {"lab": run_lab, "test": run_test, "doctor": run_doctor, "notebooks": run_notebooks}
-
-
-def inside(module: str, arguments: list[str]) -> int:
-    """Runs a module (or "-c" and code) with the Python of `.venv`; returns its status."""
-    start = [module] if module == "-c" else ["-m", module]
-    command = [str(environment.venv_python()), *start, *arguments]
-    variables = environment.clean(dict(os.environ))
-    process = subprocess.Popen(command, cwd=paths.repo_root(), env=variables)
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    try:
-        return wait(process)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def wait(process: subprocess.Popen) -> int:
-    """Waits for a child that has got Ctrl-C as well, and decides by itself when to end."""
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue

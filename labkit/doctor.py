@@ -197,9 +197,7 @@ def main(arguments: list[str]) -> int:
             failed = True
             print(error if isinstance(error, SetupError) else f"FAIL {error}", file=sys.stderr)
         if not failed and leaves_rest(lines):
-            from labkit import commands
-
-            return commands.inside("labkit.doctor", arguments)
+            return environment.inside("labkit.doctor", arguments)
         lines = run_checks(options.port)
     if options.json:
         print(json.dumps([asdict(line) for line in lines], indent=1))

@@ -6,6 +6,7 @@ Standard library only.
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,6 +87,28 @@ def quiet(command: list[str]) -> tuple[int, str]:
     except OSError as error:
         return 127, str(error)
     return process.returncode, said
+
+
+def inside(module: str, arguments: list[str]) -> int:
+    """Runs a module (or "-c" and code) with the Python of `.venv`; returns its status."""
+    start = [module] if module == "-c" else ["-m", module]
+    command = [str(venv_python()), *start, *arguments]
+    variables = clean(dict(os.environ))
+    process = subprocess.Popen(command, cwd=paths.repo_root(), env=variables)
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        return wait(process)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def wait(process: subprocess.Popen) -> int:
+    """Waits for a child that has got Ctrl-C as well, and decides by itself when to end."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 def last_line(said: str) -> str:

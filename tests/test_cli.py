@@ -137,7 +137,7 @@ def test_doctor_runs_inside_the_environment_when_there_is_one(monkeypatch, ran):
 
 def test_the_status_of_what_ran_inside_is_handed_on(monkeypatch):
     monkeypatch.setattr(environment, "venv_python", lambda: Path(sys.executable))
-    assert commands.inside("-c", ["import sys; sys.exit(5)"]) == 5
+    assert environment.inside("-c", ["import sys; sys.exit(5)"]) == 5
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
@@ -145,7 +145,7 @@ def test_what_runs_inside_is_stopped_with_its_parent(monkeypatch):
     kept = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(environment, "venv_python", lambda: Path(sys.executable))
     code = f"import os, signal, time; os.kill({os.getpid()}, signal.SIGTERM); time.sleep(60)"
-    assert commands.inside("-c", [code]) == -signal.SIGTERM
+    assert environment.inside("-c", [code]) == -signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) == kept
 
 

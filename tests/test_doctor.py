@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from labkit import bootstrap, commands, diagnoses, doctor, environment, machine, paths
+from labkit import bootstrap, diagnoses, doctor, environment, machine, paths
 from labkit.console import SetupError
 from labkit.diagnoses import FAIL, OK, WARN, Line
 from labkit.torch_build import Gpu
@@ -371,7 +371,7 @@ def test_fix_mends_what_is_wrong_and_looks_again(monkeypatch, names, expected):
 def test_fix_from_outside_sets_up_and_goes_on_within(monkeypatch):
     monkeypatch.setattr(environment, "in_venv", lambda: False)
     went_on = []
-    monkeypatch.setattr(commands, "inside", lambda *what: went_on.append(what) or 5)
+    monkeypatch.setattr(environment, "inside", lambda *what: went_on.append(what) or 5)
     mended = given(monkeypatch, [broken("environment"), broken("model")])
     assert doctor.main(["--fix", "--port", "9000"]) == 5
     assert mended == ["set-up"]

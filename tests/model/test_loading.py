@@ -1,5 +1,7 @@
 """One call gives model, tokenizer and end tokens, whatever the source."""
 
+import gc
+
 import pytest
 import torch
 
@@ -55,6 +57,18 @@ def test_a_folder_gives_the_model_that_was_saved_there(tiny_checkpoint):
     assert not loaded.model.training
     assert loaded.eos_token_ids == frozenset({258})
     assert greedy(loaded, "a", 12) == greedy(load("tiny"), "a", 12)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_loading_leaves_garbage_collection_as_it_was(tmp_path, enabled):
+    (gc.enable if enabled else gc.disable)()
+    try:
+        load("tiny")
+        with pytest.raises(ModelError):
+            load(str(tmp_path))
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
 
 
 def test_dtype_is_the_one_asked_for(tiny_checkpoint):
