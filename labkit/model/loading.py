@@ -54,7 +54,7 @@ def garbage_left():
     """A `with` block in which Python looks for no garbage.
 
     Importing torch and transformers makes 400,000 objects that nearly all stay; to search them
-    for garbage 900 times takes about a sixth of the import.
+    for garbage 900 times took a seventh of the time of a first load.
     """
     was_enabled = gc.isenabled()
     gc.disable()
