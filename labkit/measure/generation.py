@@ -51,7 +51,8 @@ def deliver(
     `engine` has `add`, `step` and `has_unfinished` and is idle; `detokenizer` is a fresh
     `Detokenizer`, as it serves one request.
     """
-    seen = Delivery(arrival=clock())
+    request.arrival = clock()
+    seen = Delivery(arrival=request.arrival)
     held: list[str] = []
 
     def send(piece: str) -> None:
@@ -75,8 +76,11 @@ def seconds_by_position(
 ) -> list[float]:
     """Seconds that `next_token` takes on the first n of `token_ids`, for each n of `positions`.
 
-    The median of `repeats` runs, after one that warms up.
+    The median of `repeats` runs, after one that warms up. ValueError when there are too few
+    tokens for a position.
     """
+    if max(positions) > len(token_ids):
+        raise ValueError(f"position {max(positions)} needs as many tokens, not {len(token_ids)}")
     next_token(model, token_ids[: positions[0]])
     medians = []
     for n in positions:

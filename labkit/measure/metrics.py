@@ -10,7 +10,7 @@ from itertools import pairwise
 
 @dataclass(frozen=True)
 class Latency:
-    """What a user felt of one request, in seconds."""
+    """One request in time, in seconds."""
 
     ttft: float  # time to first token: first token - arrival
     itl: tuple[float, ...]  # inter-token latencies: the gaps between consecutive tokens

@@ -15,7 +15,7 @@ def step_time(
 ) -> tuple[float, str]:
     """The least time that a step can take, and what holds it back.
 
-    A step computes `num_flops` (FLOP) and moves `num_bytes` (bytes) to or from memory. The
+    A step computes `num_flops` (FLOP) and moves `num_bytes` (bytes, may be 0) from memory. The
     machine computes at most `peak_flops` (FLOP/s) and moves at most `bandwidth` (bytes/s), and
     does both at the same time, so the slower of the two decides.
 

@@ -38,7 +38,9 @@ class ScriptedModel(torch.nn.Module):
         """The token that follows."""
         return sum(place * token for place, token in enumerate(token_ids, 1)) % cls.vocab
 
-    def forward(self, input_ids, attention_mask=None, position_ids=None, use_cache=True, **_):
+    def forward(
+        self, input_ids, attention_mask=None, use_cache=True, logits_to_keep=0, **_
+    ) -> SimpleNamespace:
         self.tokens_per_forward.append(input_ids.shape[1])
         self.use_cache.append(bool(use_cache))
         self.kept_gradients |= torch.is_grad_enabled()
@@ -47,7 +49,7 @@ class ScriptedModel(torch.nn.Module):
         for row, token_ids in enumerate(input_ids.tolist()):
             for end in range(len(token_ids)):
                 logits[row, end, self.after(token_ids[: end + 1])] = 1.0 + end
-        return SimpleNamespace(logits=logits)
+        return SimpleNamespace(logits=logits[:, -logits_to_keep:])  # 0 keeps all
 
 
 class FakeTokenizer:

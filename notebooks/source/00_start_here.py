@@ -55,7 +55,7 @@ doctor()
 # %% [markdown] lang="en"
 # ## Two roofs over every step
 #
-# A model makes a token in one *forward pass*: numbers (the weights) come from memory, and the processor multiplies them with the tokens. Both happen at the same time, so a pass takes as long as the slower of the two. That is the *roofline* model:
+# A model makes a token in one *forward pass*: numbers (the weights) come from memory, and the processor multiplies them with what it has computed of the tokens so far. Both happen at the same time, so a pass takes as long as the slower of the two. That is the *roofline* model:
 #
 # ```text
 #   FLOP/s
@@ -76,10 +76,10 @@ doctor()
 #
 # How far to the right a pass lies is its *intensity*: FLOP done for each byte moved. A weight of four bytes that is used for one token gives 2 FLOP, so 0.5 FLOP per byte. Used for 64 tokens at once, it gives 32. This one ratio is behind batching, behind the KV cache, and behind most of what you will build.
 
-# %% [markdown] lang="ko" of="27f560c8"
+# %% [markdown] lang="ko" of="5df5974d"
 # ## 모든 단계 위에 있는 두 개의 지붕
 #
-# 모델은 순전파(forward pass) 한 번으로 토큰을 만듭니다. 메모리에서 숫자(가중치)를 읽어 오고, 프로세서가 그것을 토큰과 곱합니다. 두 일은 동시에 진행되므로 걸리는 시간은 더 느린 쪽이 정합니다. 이것이 루프라인(roofline) 모델입니다.
+# 모델은 순전파(forward pass) 한 번으로 토큰을 만듭니다. 메모리에서 숫자(가중치)를 읽어 오고, 프로세서가 그것을 토큰에서 계산해 온 값과 곱합니다. 두 일은 동시에 진행되므로 걸리는 시간은 더 느린 쪽이 정합니다. 이것이 루프라인(roofline) 모델입니다.
 #
 # ```text
 #   FLOP/s
@@ -142,7 +142,7 @@ progress()
 # %% [markdown] lang="ko" of="ae6ca734"
 # ## 실험: 언어 모델은 지붕 아래 어디에 있을까?
 #
-# 이 컴퓨터가 메모리를 얼마나 빨리 읽을지 **예측**해 보세요. 노트북 컴퓨터의 사양서에는 50에서 120 GB/s로 적혀 있습니다. 클라우드 서버는 값이 더 크지만 이웃과 나눠 쓰고, 데이터센터 GPU는 2,000에서 5,000 GB/s입니다.
+# 이 컴퓨터가 메모리를 얼마나 빨리 읽을지 **예측**해 보세요. 노트북 컴퓨터의 사양서에는 50에서 120 GB/s로 적혀 있습니다. 클라우드 서버는 값이 더 크지만 다른 사용자와 나눠 쓰고, 데이터센터 GPU는 2,000에서 5,000 GB/s입니다.
 
 # %% tags=["nbval-ignore-output"]
 predict("00.bandwidth", low=0, high=150, unit="GB/s")
@@ -224,7 +224,7 @@ compare("00.ratio", steps[1].seconds / steps[0].seconds, "times")
 # The gap between a filled and a hollow mark is work that the roofline counts as free: activations, attention over small matrices, hundreds of calls in Python for each pass.
 
 # %% [markdown] lang="ko" of="52f01e95"
-# **읽는 법.** 속이 빈 표시는 지붕이 허락하는 값, 채워진 표시는 측정값입니다. 디코드 단계는 연산이 적은데도 오래 걸립니다. 가중치를 기다리기 때문입니다. 토큰 64개의 순전파는 한 번 읽은 같은 가중치로 64배의 연산을 하면서도 시간은 몇 배밖에 늘지 않습니다. 여기서 두 가지를 알 수 있고, 나머지 노트북은 모두 여기에서 출발합니다.
+# **읽는 법.** 속이 빈 표시는 지붕이 허용하는 값, 채워진 표시는 측정값입니다. 디코드 단계는 연산이 적은데도 오래 걸립니다. 가중치를 기다리기 때문입니다. 토큰 64개의 순전파는 한 번 읽은 같은 가중치로 64배의 연산을 하면서도 시간은 몇 배밖에 늘지 않습니다. 여기서 두 가지를 알 수 있고, 나머지 노트북은 모두 여기에서 출발합니다.
 #
 # - 이전 토큰을 다시 계산하는 일은 공짜가 아닙니다. 두 지붕이 만나는 점을 넘으면 토큰마다 시간이 듭니다. KV 캐시가 아껴 주는 것이 이것입니다.
 # - 캐시가 있으면 프로세서는 가중치를 기다리며 놉니다. 여러 요청을 한 번의 순전파로 처리하면 같은 가중치를 모두에게 쓸 수 있습니다. 배칭을 하는 이유입니다.
@@ -239,7 +239,7 @@ compare("00.ratio", steps[1].seconds / steps[0].seconds, "times")
 # %% [markdown] lang="ko" of="79e90756"
 # ## 스트리밍으로 답 하나 받기
 #
-# 아래 엔진은 노트북 01에서 뜯어볼 첫 번째 단입니다. 요청을 한 번에 하나씩, 캐시 없이 처리하고, 토큰이 생기는 즉시 보냅니다. 글자가 나오는 리듬을 보세요.
+# 아래 엔진은 노트북 01에서 뜯어볼, 사다리의 첫 번째 단(rung 1)입니다. 요청을 한 번에 하나씩, 캐시 없이 처리하고, 토큰이 생기는 즉시 보냅니다. 글자가 나오는 리듬을 보세요.
 
 # %% tags=["nbval-ignore-output"]
 import time
@@ -267,12 +267,12 @@ print(f"\n{len(request.output_token_ids)} tokens in {seconds:.1f} s, {tokens_per
 # %% [markdown] lang="en"
 # ## The ladder
 #
-# Each rung is a complete engine, faster or fairer than the one before. Here is where rung 1 stands, below what the two roofs of your machine would allow at this length of text. The ceilings are modelled: no engine reaches them, and the distance to them is what you are going to work on.
+# Each rung is a complete engine, faster or fairer than the one before. Here is where rung 1 stands, below what the two roofs of your machine would allow at this length of text. The ceilings are modelled, for float32: no float32 engine reaches them, and the distance to them is what you are going to work on.
 
-# %% [markdown] lang="ko" of="84676c86"
+# %% [markdown] lang="ko" of="5a19550b"
 # ## 사다리
 #
-# 사다리의 단(rung)마다 하나의 완전한 엔진이 있고, 앞 단보다 더 빠르거나 더 공정합니다. 아래 그림은 첫 번째 단의 위치와, 이 길이의 텍스트에서 두 지붕이 허락하는 한계를 보여 줍니다. 한계는 측정값이 아니라 루프라인으로 계산한 값(modelled)이라 어떤 엔진도 닿지 못합니다. 그 거리를 줄이는 것이 앞으로 할 일입니다.
+# 사다리의 단(rung)마다 하나의 완전한 엔진이 있고, 앞 단보다 더 빠르거나 더 공정합니다. 아래 그림은 첫 번째 단의 위치와, 이 길이의 텍스트에서 두 지붕이 허용하는 한계를 보여 줍니다. 한계는 측정값이 아니라 float32 기준으로 루프라인에서 계산한 값(modelled)이라 float32 엔진은 닿지 못합니다. 그 거리를 줄이는 것이 앞으로 할 일입니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.plots import Rung, ladder_figure
@@ -316,11 +316,11 @@ routes()
 # | measured passes | `vllm bench latency`, `vllm bench throughput` | `perf_analyzer` against the running server |
 # | a streamed answer | server-sent events of the OpenAI-compatible server | a *decoupled* model: many responses to one request, over gRPC streaming or `generate_stream` |
 #
-# Neither draws a roofline of the model for you. vLLM uses the same arithmetic all the same: at start-up it runs a pass to see how much memory the model needs, and gives what is left to the KV cache. What this notebook leaves out: GPUs, lower precision, and more than one request.
+# Neither draws a roofline of the model for you. (vLLM's profiling pass at start-up is about memory: what the model leaves of `gpu_memory_utilization` goes to the KV cache.) What this notebook leaves out: GPUs, lower precision, and more than one request.
 #
 # **Next:** `01_streaming_without_cache.ipynb`, where you write the engine that you have just watched.
 
-# %% [markdown] lang="ko" of="a4a8e0da"
+# %% [markdown] lang="ko" of="ebc56acf"
 # ## vLLM과 Triton Inference Server에서는
 #
 # | 여기 | vLLM | Triton Inference Server |

@@ -16,22 +16,22 @@
 #
 # - write the token loop of a language model and the engine step around it;
 # - turn tokens into text that never breaks a character in half (한글, emoji, ď);
-# - compute TTFT, ITL, TPOT and E2E from time stamps, the same way everybody else does;
+# - compute TTFT, ITL, TPOT and E2E from time stamps, by stated definitions;
 # - answer two of the ten questions with numbers of your own machine:
 #   **5. Does streaming reduce latency?** and **6. Does `use_cache=False` distort a benchmark?**
 
-# %% [markdown] lang="ko" of="2227c85b"
+# %% [markdown] lang="ko" of="e2e7fc56"
 # # 01 · 캐시 없이 스트리밍하기
 #
 # 대부분의 사람이 처음 만드는 서버입니다. 요청을 한 번에 하나씩 처리하고, 순전파(forward pass)마다
-# 토큰 하나를 만들고, `use_cache=False`라서 토큰마다 처음부터 다시 계산합니다. 얼마나 느린지 직접
-# 재 보게 되며, 그래도 스트리밍은 이미 됩니다.
+# 토큰 하나를 만들고, `use_cache=False`라서 토큰마다 처음부터 다시 계산합니다. 얼마나 느린지는 직접
+# 재 봅니다. 그래도 스트리밍은 이미 됩니다.
 #
 # **이 노트북을 마치면**
 #
 # - 언어 모델의 토큰 루프와 이를 감싸는 엔진의 한 단계를 작성할 수 있습니다.
 # - 글자를 반쪽으로 자르지 않고(한글, 이모지, ď) 토큰을 텍스트로 바꿀 수 있습니다.
-# - 시각 기록에서 TTFT, ITL, TPOT, E2E를 업계와 같은 방식으로 계산할 수 있습니다.
+# - 시각 기록에서 TTFT, ITL, TPOT, E2E를 정해진 정의대로 계산할 수 있습니다.
 # - 열 가지 질문 중 두 개에 직접 잰 숫자로 답할 수 있습니다.
 #   **5. 스트리밍은 지연 시간을 줄이는가?** **6. `use_cache=False`는 벤치마크를 왜곡하는가?**
 
@@ -118,7 +118,7 @@ print("transformers:", generate(tiny.model, token_ids, 8, use_cache=False))
 # ## 엔진의 한 단계
 #
 # 서버에는 루프 이상이 필요합니다. 다른 요청이 실행되는 동안 새 요청이 들어오고, 요청마다 끝나는
-# 이유가 다릅니다. 그래서 루프를 뒤집습니다. 엔진은 요청을 줄에 세워 두고, 엔진을 돌리는 쪽이
+# 이유가 다릅니다. 그래서 제어를 뒤집습니다(inversion of control). 엔진은 요청을 대기열(queue)에 세워 두고, 엔진을 돌리는 쪽이
 # `step()`을 계속 부릅니다. 단계마다 *이벤트*가 나옵니다. 어느 요청의 어떤 토큰인지, 마지막
 # 토큰이면 왜 끝났는지를 담고 있습니다. 이 워크북의 모든 엔진은 요청이 들어가고 이벤트가 나오는
 # 이 모양이며, 수백 개를 한꺼번에 스케줄링하는 엔진도 마찬가지입니다.
@@ -204,9 +204,11 @@ for token_id in smol.tokenizer.encode("한글 스트리밍 🙂"):
 # | E2E, end to end | arrival | last token |
 #
 # Arrival is when the request was made, not when a server found time for it. Tools differ in these
-# details, and a benchmark that starts the clock late looks better than what users feel.
+# details. Here the stamps are the engine's: when a token existed. A load generator stamps what
+# reaches the *client*, so there an unstreamed answer has a TTFT as long as its E2E. And a
+# benchmark that starts the clock late looks better than what users feel.
 
-# %% [markdown] lang="ko" of="1459f0dc"
+# %% [markdown] lang="ko" of="276fa93c"
 # ## 사용자가 느끼는 것, 네 가지 숫자
 #
 # | 이름 | 시작 | 끝 |
@@ -217,7 +219,8 @@ for token_id in smol.tokenizer.encode("한글 스트리밍 🙂"):
 # | E2E, 처음부터 끝까지 (end to end) | 도착 | 마지막 토큰 |
 #
 # 도착이란 요청이 만들어진 때이지, 서버가 손댈 여유가 생긴 때가 아닙니다. 도구마다 이런 세부가
-# 다르며, 시계를 늦게 시작하는 벤치마크는 사용자가 느끼는 것보다 좋게 나옵니다.
+# 다릅니다. 여기서는 엔진 쪽, 즉 토큰이 생긴 시각을 잽니다. 부하 생성기는 *클라이언트*에 도착한
+# 시각을 재므로, 스트리밍하지 않은 답은 TTFT가 E2E와 같아집니다. 또한 시계를 늦게 시작하는 벤치마크는 사용자가 느끼는 것보다 좋게 나옵니다.
 
 # %% show="labkit.measure.metrics:Latency"
 
@@ -235,7 +238,7 @@ for token_id in smol.tokenizer.encode("한글 스트리밍 🙂"):
 # %% [markdown] lang="ko" of="0538f7c0"
 # ## 실험 A: 같은 답을 스트리밍할 때와 하지 않을 때
 #
-# **질문 5, 스트리밍은 지연 시간을 줄이는가?** 에 대한 스터디 그룹의 짧은 답은 *TTFT와 사용자가
+# **질문 5** “스트리밍은 지연 시간을 줄이는가?”에 대한 스터디 그룹의 짧은 답은 *TTFT와 사용자가
 # 느끼는 시간을 줄인다. TTFT, ITL, E2E를 재 보라* 입니다. 정확히 무엇이 줄어드는지 봅시다.
 #
 # **예측.** 32토큰짜리 답을 두 번 보냅니다. 한 번은 토큰마다, 한 번은 끝에 한꺼번에. 스트리밍하지
@@ -321,6 +324,7 @@ predict("01.itl_growth", low=1, high=40, unit="times longer")
 from labkit.measure.generation import seconds_by_position
 from labkit.workbook.streaming_plots import itl_figure
 
+next_token = use("01.1")
 positions = [16, 64, 128, 256, 384]
 seconds = seconds_by_position(next_token, smol.model, prompt * 12, positions)
 itl_figure(positions, seconds)
@@ -356,8 +360,8 @@ compare("01.itl_growth", seconds[-1] / seconds[0], "times longer")
 # without a cache than with one?
 
 # %% [markdown] lang="ko" of="dc80db26"
-# **질문 6, `use_cache=False`는 벤치마크를 왜곡하는가?** 에 대한 스터디 그룹의 짧은 답은 *그렇다. 매
-# 단계가 앞의 모든 토큰의 일을 되풀이한다. 학습에는 좋고 벤치마크로는 부적절하다* 입니다.
+# **질문 6** “`use_cache=False`는 벤치마크를 왜곡하는가?”에 대한 스터디 그룹의 짧은 답은 *그렇다. 매
+# 단계가 앞의 모든 토큰의 일을 되풀이한다. 배우기에는 좋지만 벤치마크로는 부적절하다* 입니다.
 #
 # **예측.** 이 프롬프트로 32토큰을 출력할 때, 캐시가 없으면 있을 때보다 몇 배 많은 토큰이 모델을
 # 거칠까요?
@@ -403,13 +407,13 @@ compare("01.work", counted[32, False] / counted[32, True], "times as many")
 
 # %% [markdown] lang="en"
 # The number of passes is the same, the work is not, and the gap grows with the length: for a
-# prompt of p tokens and n tokens out it is about n (p + n/2) against p + n. On a CPU the *time*
-# grows less than the work, since a pass over few tokens waits for the weights anyway. Both are
+# prompt of p tokens and n tokens out it is about n (p + n/2) against p + n. The *time* grows
+# less than the work, since a pass over few tokens waits for the weights anyway. Both are
 # distortions: tokens/s measured here says little about a server with a cache.
 
-# %% [markdown] lang="ko" of="07be8bd9"
+# %% [markdown] lang="ko" of="373e92fb"
 # 순전파 횟수는 같지만 작업량은 다르고, 차이는 길이와 함께 커집니다. 프롬프트가 p토큰, 출력이
-# n토큰이면 약 n (p + n/2) 대 p + n입니다. CPU에서 *시간*은 작업량만큼 늘지 않습니다. 토큰이 적은
+# n토큰이면 약 n (p + n/2) 대 p + n입니다. *시간*은 작업량만큼 늘지 않습니다. 토큰이 적은
 # 순전파는 어차피 가중치를 기다리기 때문입니다. 둘 다 왜곡입니다. 여기서 잰 tokens/s는 캐시가 있는
 # 서버에 대해 거의 아무것도 말해 주지 않습니다.
 
@@ -462,6 +466,7 @@ print("kept as tokens  ", kept_as_tokens, repr(smol.tokenizer.decode(kept_as_tok
 # %% tags=["nbval-ignore-output"]
 import torch
 
+next_token = use("01.1")
 short, long = "The capital of France is", "The opposite of hot is cold, and the opposite of up is"
 alone = next_token(smol.model, smol.tokenizer.encode(short))
 print("alone:        ", repr(smol.tokenizer.decode([alone])))
@@ -489,10 +494,27 @@ for side in ("right", "left"):
 # id를 비교하세요.
 
 # %%
-answer_ids = smol.tokenizer.encode("Blue.") + sorted(smol.eos_token_ids)
-text = smol.tokenizer.decode(answer_ids, skip_special_tokens=True)
-print("in the text:", smol.tokenizer.eos_token in text)
-print("in the ids: ", answer_ids[-1] in smol.eos_token_ids)
+end = smol.tokenizer.eos_token_id
+from_the_model = [*smol.tokenizer.encode("Blue."), end, *smol.tokenizer.encode(" Red. Green.")]
+
+
+def tokens_served(ended):
+    for served in range(1, len(from_the_model) + 1):
+        if ended(from_the_model[:served]):
+            break
+    return served
+
+
+def ended_by_text(ids):
+    return smol.tokenizer.eos_token in smol.tokenizer.decode(ids, skip_special_tokens=True)
+
+
+def ended_by_id(ids):
+    return ids[-1] == end
+
+
+print("looking in the text:", tokens_served(ended_by_text), "tokens, all that there were")
+print("comparing ids:      ", tokens_served(ended_by_id), "tokens")
 
 # %% [markdown] lang="en"
 # **4. Half characters.** You have mended this one: what each token says alone, and what the
@@ -551,8 +573,8 @@ answer(
 # %% [markdown] lang="en"
 # ## In vLLM and Triton Inference Server
 #
-# - **The token loop** is `LLMEngine.step()` in vLLM: the same shape, requests in and outputs out,
-#   with a scheduler in front and hundreds of requests in one step. There is no mode without a KV
+# - **The token loop** is `EngineCore.step()` in vLLM (`vllm/v1/engine/core.py`): schedule, execute,
+#   update, with hundreds of requests in one step. For generation there is no mode without a KV
 #   cache; this rung has no counterpart there, which is the point of question 6.
 # - **The detokenizer** is vLLM's `IncrementalDetokenizer` (`vllm/v1/engine/detokenizer.py`). The
 #   two offsets that you wrote are its slow path; the fast path uses `DecodeStream` of the
@@ -561,15 +583,16 @@ answer(
 #   server, not the kernel language of the same name) it is a *decoupled* model: one request, many
 #   responses, over gRPC or the generate extension's `generate_stream`.
 # - **TTFT, ITL and E2E** are histograms in vLLM's `/metrics`. Triton Inference Server reports
-#   queue and compute times of a whole request; GenAI-Perf (now AIPerf) measures tokens from the client's side.
+#   queue and compute times of a whole request and, for decoupled models, the time to the first
+#   *response*; GenAI-Perf (now AIPerf) measures tokens from the client's side.
 #
 # Next, your progress; then notebook 02, once it is there.
 
-# %% [markdown] lang="ko" of="f4cde5fd"
+# %% [markdown] lang="ko" of="f700bde0"
 # ## vLLM과 Triton Inference Server에서는
 #
-# - **토큰 루프**는 vLLM의 `LLMEngine.step()`입니다. 요청이 들어가고 출력이 나오는 같은 모양이지만
-#   앞에 스케줄러가 있고 한 단계에 수백 개 요청이 들어갑니다. KV 캐시(KV cache)가 없는 모드는 아예
+# - **토큰 루프**는 vLLM의 `EngineCore.step()`(`vllm/v1/engine/core.py`)입니다. 스케줄링, 실행, 갱신을
+#   하며 한 단계에 수백 개 요청이 들어갑니다. 텍스트 생성에는 KV 캐시(KV cache)가 없는 모드가 아예
 #   없습니다. 이 단계에 대응하는 것이 없다는 점이 바로 질문 6의 핵심입니다.
 # - **디토크나이저**는 vLLM의 `IncrementalDetokenizer`(`vllm/v1/engine/detokenizer.py`)입니다.
 #   여러분이 쓴 offset 두 개는 그중 느린 경로이고, 빠른 경로는 `tokenizers` 라이브러리의
@@ -578,7 +601,7 @@ answer(
 #   이름의 커널 언어가 아니라 서버)에서는 *decoupled* 모델, 즉 요청 하나에 응답 여럿이며 gRPC나
 #   generate 확장의 `generate_stream`으로 보냅니다.
 # - **TTFT, ITL, E2E**는 vLLM의 `/metrics`에 히스토그램으로 나옵니다. Triton Inference Server는
-#   요청 전체의 대기 시간과 계산 시간을 보고하고, 토큰 단위는 GenAI-Perf(현재 AIPerf)가 클라이언트 쪽에서 잽니다.
+#   요청 전체의 대기 시간과 계산 시간을, decoupled 모델이면 첫 *응답*까지의 시간도 보고합니다. 토큰 단위는 GenAI-Perf(현재 AIPerf)가 클라이언트 쪽에서 잽니다.
 #
 # 이제 진행 상황을 확인하세요. 노트북 02가 나오면 이어서 진행합니다.
 

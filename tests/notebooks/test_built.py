@@ -35,8 +35,8 @@ def test_what_a_learner_opens_holds_no_solution(path):
 def test_a_solution_has_been_run_to_its_end_without_an_error(path):
     code = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
     counts = [cell.execution_count for cell in code if cell.source.strip()]
-    assert counts == sorted(counts)
     assert None not in counts
+    assert counts == sorted(counts)
     outputs = [output for cell in code for output in cell.outputs]
     assert not [output for output in outputs if output.output_type == "error"]
 

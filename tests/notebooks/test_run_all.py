@@ -26,11 +26,13 @@ def exercise_cells(path):
 def run(notebook):
     """Executes as Run All does: an error ends it, but in a cell tagged raises-exception."""
     NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
-    return {
+    checks = {
         cell.id: "".join(output["data"]["text/plain"] for output in cell.outputs)
         for cell in notebook.cells
         if cell.id.startswith("check-")
     }
+    assert checks
+    return checks
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)

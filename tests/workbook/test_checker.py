@@ -64,7 +64,7 @@ def test_a_part_that_spoils_the_worker_spoils_no_later_check():
 def test_prints_are_kept_for_the_report_and_cut():
     found = finding("print('x' * 100_000, 'the end'); return 0.0, 'memory'")
     assert found.printed.endswith("the end\n")
-    assert len(found.printed) <= 100_000
+    assert len(found.printed) <= 4000
     assert "the end" in repr(session.report(ITEM, found, 5.0))
 
 
@@ -123,3 +123,34 @@ def test_a_mistake_is_named_although_the_part_holds_another_one_besides():
     header, _, _ = Hole.of(item).blank.rpartition("...")
     body = "self.token_ids.append(token_id)\n    return self.decode([token_id])"
     assert checker.check_cell(item, header + body).mistake == "token_alone"
+
+
+def test_a_decorator_of_the_learners_own_is_kept():
+    item = registry.get("01.1")
+    cell = (
+        '@exercise("01.1", "next_token")\n'
+        "@torch.inference_mode()\n"
+        "def next_token(model, token_ids):\n"
+        "    logits = model(input_ids=torch.tensor([token_ids]), use_cache=False).logits\n"
+        "    return logits[0, -1].argmax().item()\n"
+    )
+    assert checker.check_cell(item, cell).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "edits"),
+    [
+        (
+            "01.2",
+            (("return [TokenEvent(", "yield TokenEvent("), ("self.clock())]", "self.clock())")),
+        ),
+        ("01.5", (("return sum(", "return 1.0 * sum("),)),
+    ],
+)
+def test_a_right_value_of_the_wrong_type_is_wrong(exercise_id, edits):
+    item = registry.get(exercise_id)
+    text = Hole.of(item).reference
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    assert checker.check_cell(item, text).outcome == "wrong"

@@ -101,7 +101,9 @@ def test_mutants_do_not_pass(item):
     listed = {damage for exercise, damage in EQUIVALENT if exercise == item.id}
     damages = list(mutants(Hole.of(item).reference))
     for damage, text in damages:
-        if damage not in listed and finding(item, text, seconds=1.0).outcome == "passed":
+        found = finding(item, text)
+        # No mutant of these loops for ever, so one that ran out of time has not been judged.
+        if damage not in listed and (found.outcome == "passed" or found.endless):
             survivors[damage] = text
     assert not survivors, survivors
     assert listed <= {damage for damage, _ in damages}, "a listed mutant no longer exists"

@@ -72,7 +72,9 @@ def _run(*requests, eos=()):
             engine.add(request)
         steps = []
         while len(steps) < STEPS and (engine.has_unfinished() or not steps):
-            steps.append([_plain(event) for event in engine.step()])
+            events = engine.step()
+            is_list = isinstance(events, list)
+            steps.append([_plain(event) for event in events] if is_list else type(events).__name__)
         return {
             "events of each step": steps,
             "tokens per forward pass": model.tokens_per_forward,

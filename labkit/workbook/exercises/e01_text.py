@@ -48,6 +48,7 @@ PUSH = Exercise(
             _pieces("a한".encode()[:-1], flush=True),
             {"pieces": ["a", "", "", "\ufffd"]},
         ),
+        Case("stray_byte", _pieces(b"\xffab"), {"pieces": ["", "\ufffda", "b"]}),
         Case("cost", _cost, {"text": "a" * 64, "decodes at most 8 tokens": True}),
     ),
     mistakes=(
@@ -70,6 +71,7 @@ PUSH = Exercise(
                 ),
             ),
         ),
+        Mistake("held_forever", (("window.endswith(REPLACEMENT)", "REPLACEMENT in window"),)),
         Mistake("stripped", (("window[len(context) :]", "window[len(context) :].strip()"),)),
         Mistake(
             "everything_again",
