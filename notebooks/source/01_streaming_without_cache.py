@@ -144,7 +144,7 @@ from labkit.engine.request import Request
 
 NaiveEngine = use("01.2")
 engine = NaiveEngine(smol.model, smol.eos_token_ids)
-engine.add(Request("first", smol.encode_chat("Name three colours."), max_tokens=16))
+engine.add(Request("first", smol.encode_chat("Name three colours."), max_tokens=12))
 while engine.has_unfinished():
     for event in engine.step():
         print(smol.tokenizer.decode([event.token_id]), end="", flush=True)
@@ -232,16 +232,16 @@ for token_id in smol.tokenizer.encode("한글 스트리밍 🙂"):
 # The study group's short answer to **question 5, does streaming reduce latency?** is: *it reduces
 # TTFT and what the user feels; measure TTFT, ITL and end to end.* Let us see what exactly shrinks.
 #
-# **Predict.** An answer of 32 tokens is sent twice: token by token, and all at the end. How many
+# **Predict.** An answer of 24 tokens is sent twice: token by token, and all at the end. How many
 # times later does the reader see the first text when it is not streamed?
 
-# %% [markdown] lang="ko" of="0538f7c0"
+# %% [markdown] lang="ko" of="6434f935"
 # ## 실험 A: 같은 답을 스트리밍할 때와 하지 않을 때
 #
 # **질문 5** “스트리밍은 지연 시간을 줄이는가?”에 대한 스터디 그룹의 짧은 답은 *TTFT와 사용자가
 # 느끼는 시간을 줄인다. TTFT, ITL, E2E를 재 보라* 입니다. 정확히 무엇이 줄어드는지 봅시다.
 #
-# **예측.** 32토큰짜리 답을 두 번 보냅니다. 한 번은 토큰마다, 한 번은 끝에 한꺼번에. 스트리밍하지
+# **예측.** 24토큰짜리 답을 두 번 보냅니다. 한 번은 토큰마다, 한 번은 끝에 한꺼번에. 스트리밍하지
 # 않으면 읽는 사람이 첫 텍스트를 몇 배 늦게 보게 될까요?
 
 # %% tags=["nbval-ignore-output"]
@@ -259,7 +259,7 @@ from labkit.measure.generation import deliver
 
 def ask(stream, show=lambda piece: None):
     engine = NaiveEngine(smol.model, smol.eos_token_ids)
-    request = Request("sky", prompt, max_tokens=32, ignore_eos=True)
+    request = Request("sky", prompt, max_tokens=24, ignore_eos=True)
     return deliver(engine, Detokenizer(smol.tokenizer), request, stream=stream, show=show)
 
 
@@ -300,16 +300,16 @@ compare("01.first_text", unstreamed.first_text / streamed.first_text, "times lat
 # takes longer, though not at once: below some dozens of rows a CPU waits for the weights to arrive
 # from memory, and more rows come for free. Remember the roofline of notebook 00.
 #
-# **Predict.** How many times longer does a token take after 384 tokens than after 16?
+# **Predict.** How many times longer does a token take after 256 tokens than after 16?
 
-# %% [markdown] lang="ko" of="0a1b4be0"
+# %% [markdown] lang="ko" of="bd95d223"
 # ## 실험 B: 다음 토큰은 점점 느려진다
 #
 # 캐시가 없으면 n번째 토큰은 토큰 n개 전체에 대한 순전파입니다. 행이 많아지면 행렬 곱은 오래
 # 걸리지만, 바로 그렇지는 않습니다. 행이 수십 개 이하일 때 CPU는 메모리에서 가중치가 오기를
 # 기다리는 중이라 행이 늘어도 거의 공짜입니다. 노트북 00의 루프라인(roofline)을 떠올려 보세요.
 #
-# **예측.** 토큰 384개 뒤의 토큰 하나는 16개 뒤의 토큰보다 몇 배 오래 걸릴까요?
+# **예측.** 토큰 256개 뒤의 토큰 하나는 16개 뒤의 토큰보다 몇 배 오래 걸릴까요?
 
 # %% tags=["nbval-ignore-output"]
 predict("01.itl_growth", low=1, high=40, unit="times longer")
@@ -325,7 +325,7 @@ from labkit.measure.generation import seconds_by_position
 from labkit.workbook.streaming_plots import itl_figure
 
 next_token = use("01.1")
-positions = [16, 64, 128, 256, 384]
+positions = [16, 64, 128, 256]
 seconds = seconds_by_position(next_token, smol.model, prompt * 12, positions)
 itl_figure(positions, seconds)
 
@@ -356,14 +356,14 @@ compare("01.itl_growth", seconds[-1] / seconds[0], "times longer")
 # The study group's short answer to **question 6, does `use_cache=False` distort a benchmark?** is:
 # *yes; every step repeats the work of all tokens before. Fine for teaching, wrong for benchmarks.*
 #
-# **Predict.** This prompt, 32 tokens out: how many times more tokens go through the model
+# **Predict.** This prompt, 24 tokens out: how many times more tokens go through the model
 # without a cache than with one?
 
-# %% [markdown] lang="ko" of="dc80db26"
+# %% [markdown] lang="ko" of="53963fe1"
 # **질문 6** “`use_cache=False`는 벤치마크를 왜곡하는가?”에 대한 스터디 그룹의 짧은 답은 *그렇다. 매
 # 단계가 앞의 모든 토큰의 일을 되풀이한다. 배우기에는 좋지만 벤치마크로는 부적절하다* 입니다.
 #
-# **예측.** 이 프롬프트로 32토큰을 출력할 때, 캐시가 없으면 있을 때보다 몇 배 많은 토큰이 모델을
+# **예측.** 이 프롬프트로 24토큰을 출력할 때, 캐시가 없으면 있을 때보다 몇 배 많은 토큰이 모델을
 # 거칠까요?
 
 # %% tags=["nbval-ignore-output"]
@@ -387,7 +387,7 @@ from labkit.workbook.streaming_plots import work_figure
 
 token_forwards = use("01.5")
 counted, speed = {}, {}
-for num_tokens in (8, 32):
+for num_tokens in (8, 24):
     for use_cache in (False, True):
         with count_forwards(smol.model) as count:
             started = time.perf_counter()
@@ -403,7 +403,7 @@ for num_tokens in (8, 32):
 work_figure(token_forwards, len(prompt), counted)
 
 # %% tags=["nbval-ignore-output"]
-compare("01.work", counted[32, False] / counted[32, True], "times as many")
+compare("01.work", counted[24, False] / counted[24, True], "times as many")
 
 # %% [markdown] lang="en"
 # The number of passes is the same, the work is not, and the gap grows with the length: for a
@@ -563,11 +563,11 @@ answer(
 # %% tags=["nbval-ignore-output"]
 answer(
     6,
-    tokens_computed_without_cache=counted[32, False],
-    tokens_computed_with_cache=counted[32, True],
-    tokens_per_s_without_cache=speed[32, False],
-    tokens_per_s_with_cache=speed[32, True],
-    itl_growth_16_to_384_tokens=seconds[-1] / seconds[0],
+    tokens_computed_without_cache=counted[24, False],
+    tokens_computed_with_cache=counted[24, True],
+    tokens_per_s_without_cache=speed[24, False],
+    tokens_per_s_with_cache=speed[24, True],
+    itl_growth_16_to_256_tokens=seconds[-1] / seconds[0],
 )
 
 # %% [markdown] lang="en"
