@@ -232,16 +232,16 @@ for token_id in smol.tokenizer.encode("한글 스트리밍 🙂"):
 # The study group's short answer to **question 5, does streaming reduce latency?** is: *it reduces
 # TTFT and what the user feels; measure TTFT, ITL and end to end.* Let us see what exactly shrinks.
 #
-# **Predict.** An answer of 24 tokens is sent twice: token by token, and all at the end. How many
+# **Predict.** An answer of 20 tokens is sent twice: token by token, and all at the end. How many
 # times later does the reader see the first text when it is not streamed?
 
-# %% [markdown] lang="ko" of="6434f935"
+# %% [markdown] lang="ko" of="b27b8ee8"
 # ## 실험 A: 같은 답을 스트리밍할 때와 하지 않을 때
 #
 # **질문 5** “스트리밍은 지연 시간을 줄이는가?”에 대한 스터디 그룹의 짧은 답은 *TTFT와 사용자가
 # 느끼는 시간을 줄인다. TTFT, ITL, E2E를 재 보라* 입니다. 정확히 무엇이 줄어드는지 봅시다.
 #
-# **예측.** 24토큰짜리 답을 두 번 보냅니다. 한 번은 토큰마다, 한 번은 끝에 한꺼번에. 스트리밍하지
+# **예측.** 20토큰짜리 답을 두 번 보냅니다. 한 번은 토큰마다, 한 번은 끝에 한꺼번에. 스트리밍하지
 # 않으면 읽는 사람이 첫 텍스트를 몇 배 늦게 보게 될까요?
 
 # %% tags=["nbval-ignore-output"]
@@ -259,7 +259,7 @@ from labkit.measure.generation import deliver
 
 def ask(stream, show=lambda piece: None):
     engine = NaiveEngine(smol.model, smol.eos_token_ids)
-    request = Request("sky", prompt, max_tokens=24, ignore_eos=True)
+    request = Request("sky", prompt, max_tokens=20, ignore_eos=True)
     return deliver(engine, Detokenizer(smol.tokenizer), request, stream=stream, show=show)
 
 
@@ -315,10 +315,10 @@ compare("01.first_text", unstreamed.first_text / streamed.first_text, "times lat
 predict("01.itl_growth", low=1, high=40, unit="times longer")
 
 # %% [markdown] lang="en"
-# **Run.** Each point is the median of three calls of `next_token` on that many tokens.
+# **Run.** Each point is the faster of two calls of `next_token` on that many tokens.
 
-# %% [markdown] lang="ko" of="08298a48"
-# **실행.** 각 점은 그만큼의 토큰으로 `next_token`을 세 번 부른 시간의 중앙값입니다.
+# %% [markdown] lang="ko" of="6154e9ae"
+# **실행.** 각 점은 그만큼의 토큰으로 `next_token`을 두 번 불러 더 빠른 쪽의 시간입니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.measure.generation import seconds_by_position
@@ -326,7 +326,7 @@ from labkit.workbook.streaming_plots import itl_figure
 
 next_token = use("01.1")
 positions = [16, 64, 128, 256]
-seconds = seconds_by_position(next_token, smol.model, prompt * 12, positions)
+seconds = seconds_by_position(next_token, smol.model, prompt * 12, positions, repeats=2)
 itl_figure(positions, seconds)
 
 # %% tags=["nbval-ignore-output"]
@@ -356,14 +356,14 @@ compare("01.itl_growth", seconds[-1] / seconds[0], "times longer")
 # The study group's short answer to **question 6, does `use_cache=False` distort a benchmark?** is:
 # *yes; every step repeats the work of all tokens before. Fine for teaching, wrong for benchmarks.*
 #
-# **Predict.** This prompt, 24 tokens out: how many times more tokens go through the model
+# **Predict.** This prompt, 16 tokens out: how many times more tokens go through the model
 # without a cache than with one?
 
-# %% [markdown] lang="ko" of="53963fe1"
+# %% [markdown] lang="ko" of="ac5cbe46"
 # **질문 6** “`use_cache=False`는 벤치마크를 왜곡하는가?”에 대한 스터디 그룹의 짧은 답은 *그렇다. 매
 # 단계가 앞의 모든 토큰의 일을 되풀이한다. 배우기에는 좋지만 벤치마크로는 부적절하다* 입니다.
 #
-# **예측.** 이 프롬프트로 24토큰을 출력할 때, 캐시가 없으면 있을 때보다 몇 배 많은 토큰이 모델을
+# **예측.** 이 프롬프트로 16토큰을 출력할 때, 캐시가 없으면 있을 때보다 몇 배 많은 토큰이 모델을
 # 거칠까요?
 
 # %% tags=["nbval-ignore-output"]
@@ -387,7 +387,7 @@ from labkit.workbook.streaming_plots import work_figure
 
 token_forwards = use("01.5")
 counted, speed = {}, {}
-for num_tokens in (8, 24):
+for num_tokens in (4, 16):
     for use_cache in (False, True):
         with count_forwards(smol.model) as count:
             started = time.perf_counter()
@@ -403,7 +403,7 @@ for num_tokens in (8, 24):
 work_figure(token_forwards, len(prompt), counted)
 
 # %% tags=["nbval-ignore-output"]
-compare("01.work", counted[24, False] / counted[24, True], "times as many")
+compare("01.work", counted[16, False] / counted[16, True], "times as many")
 
 # %% [markdown] lang="en"
 # The number of passes is the same, the work is not, and the gap grows with the length: for a
@@ -563,10 +563,10 @@ answer(
 # %% tags=["nbval-ignore-output"]
 answer(
     6,
-    tokens_computed_without_cache=counted[24, False],
-    tokens_computed_with_cache=counted[24, True],
-    tokens_per_s_without_cache=speed[24, False],
-    tokens_per_s_with_cache=speed[24, True],
+    tokens_computed_without_cache=counted[16, False],
+    tokens_computed_with_cache=counted[16, True],
+    tokens_per_s_without_cache=speed[16, False],
+    tokens_per_s_with_cache=speed[16, True],
     itl_growth_16_to_256_tokens=seconds[-1] / seconds[0],
 )
 
