@@ -19,7 +19,6 @@ class Delivery:
     arrival: float
     token_times: list[float] = field(default_factory=list)  # when each token existed
     pieces: list[tuple[float, str]] = field(default_factory=list)  # (when, text) as sent
-    token_ids: list[int] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -41,34 +40,35 @@ def deliver(
     detokenizer,
     request: Request,
     *,
-    stream: bool = True,
     show: Callable[[str], None] = lambda piece: None,
     clock: Callable[[], float] = time.perf_counter,
-) -> Delivery:
-    """Runs `request` on `engine` to its end and sends its text piece by piece, or all at once.
+) -> tuple[Delivery, Delivery]:
+    """Runs `request` to its end for two clients: one is sent each piece of text, one all at last.
 
-    The engine does the same work in both cases. `show` receives each piece when it is sent.
-    `engine` has `add`, `step` and `has_unfinished` and is idle; `detokenizer` is a fresh
-    `Detokenizer`, as it serves one request.
+    Both watch the same run, so nothing but the sending differs. `show` receives each piece as
+    it is sent to the first. `engine` has `add`, `step` and `has_unfinished` and is idle;
+    `detokenizer` is a fresh `Detokenizer`. Returns (streamed, sent at the end).
     """
     request.arrival = clock()
-    seen = Delivery(arrival=request.arrival)
-    held: list[str] = []
+    streamed, at_the_end = Delivery(request.arrival), Delivery(request.arrival)
 
-    def send(piece: str) -> None:
+    def send(client: Delivery, piece: str) -> None:
         if piece:
-            seen.pieces.append((clock(), piece))
-            show(piece)
+            client.pieces.append((clock(), piece))
 
     engine.add(request)
     while engine.has_unfinished():
         for event in engine.step():
-            seen.token_times.append(event.time)
-            seen.token_ids.append(event.token_id)
+            for client in (streamed, at_the_end):
+                client.token_times.append(event.time)
             piece = detokenizer.push(event.token_id)
-            send(piece) if stream else held.append(piece)
-    send("".join(held) + detokenizer.flush())
-    return seen
+            send(streamed, piece)
+            show(piece)
+    rest = detokenizer.flush()
+    send(streamed, rest)
+    show(rest)
+    send(at_the_end, streamed.text)
+    return streamed, at_the_end
 
 
 def seconds_by_position(

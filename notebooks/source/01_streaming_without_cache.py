@@ -232,41 +232,36 @@ for token_id in smol.tokenizer.encode("한글 스트리밍 🙂"):
 # The study group's short answer to **question 5, does streaming reduce latency?** is: *it reduces
 # TTFT and what the user feels; measure TTFT, ITL and end to end.* Let us see what exactly shrinks.
 #
-# **Predict.** An answer of 20 tokens is sent twice: token by token, and all at the end. How many
-# times later does the reader see the first text when it is not streamed?
+# **Predict.** An answer of 32 tokens goes to two readers: to one token by token, to the other all
+# at the end. How many times later does the second reader see any text?
 
-# %% [markdown] lang="ko" of="b27b8ee8"
+# %% [markdown] lang="ko" of="2ddc4e5c"
 # ## 실험 A: 같은 답을 스트리밍할 때와 하지 않을 때
 #
 # **질문 5** “스트리밍은 지연 시간을 줄이는가?”에 대한 스터디 그룹의 짧은 답은 *TTFT와 사용자가
 # 느끼는 시간을 줄인다. TTFT, ITL, E2E를 재 보라* 입니다. 정확히 무엇이 줄어드는지 봅시다.
 #
-# **예측.** 20토큰짜리 답을 두 번 보냅니다. 한 번은 토큰마다, 한 번은 끝에 한꺼번에. 스트리밍하지
-# 않으면 읽는 사람이 첫 텍스트를 몇 배 늦게 보게 될까요?
+# **예측.** 32토큰짜리 답을 두 사람에게 보냅니다. 한 사람에게는 토큰마다, 다른 사람에게는 끝에
+# 한꺼번에. 두 번째 사람은 첫 텍스트를 몇 배 늦게 보게 될까요?
 
 # %% tags=["nbval-ignore-output"]
 predict("01.first_text", low=1, high=80, unit="times later")
 
 # %% [markdown] lang="en"
-# **Run.** The engine does the same work both times; only the sending differs.
+# **Run.** Both watch the same run of the engine, so that nothing but the sending differs.
 
-# %% [markdown] lang="ko" of="c9c46bbd"
-# **실행.** 엔진이 하는 일은 두 번 모두 같고, 보내는 방식만 다릅니다.
+# %% [markdown] lang="ko" of="e5042568"
+# **실행.** 두 사람이 엔진의 같은 실행을 지켜보므로 보내는 방식 말고는 다른 것이 없습니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.measure.generation import deliver
 
-
-def ask(stream, show=lambda piece: None):
-    engine = NaiveEngine(smol.model, smol.eos_token_ids)
-    request = Request("sky", prompt, max_tokens=20, ignore_eos=True)
-    return deliver(engine, Detokenizer(smol.tokenizer), request, stream=stream, show=show)
-
-
-streamed = ask(stream=True, show=lambda piece: print(piece, end="", flush=True))
-
-# %% tags=["nbval-ignore-output"]
-unstreamed = ask(stream=False, show=print)
+streamed, unstreamed = deliver(
+    NaiveEngine(smol.model, smol.eos_token_ids),
+    Detokenizer(smol.tokenizer),
+    Request("sky", prompt, max_tokens=32, ignore_eos=True),
+    show=lambda piece: print(piece, end="", flush=True),
+)
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.streaming_plots import delivery_figure
@@ -274,23 +269,19 @@ from labkit.workbook.streaming_plots import delivery_figure
 delivery_figure(streamed, unstreamed)
 
 # %% [markdown] lang="en"
-# **Compare.** The first text came far sooner. The last came at about the same time, and so did
-# the tokens themselves: TTFT and TPOT *of the engine* have not moved. (If the two runs differ by
-# much, another program was busy: run both again.)
+# **Compare.** The first text came far sooner, the last at the same moment. For the engine there is
+# one TTFT and one TPOT: it made the same tokens at the same times, whoever was reading.
 
-# %% [markdown] lang="ko" of="dde022bc"
-# **비교.** 첫 텍스트는 훨씬 일찍 왔습니다. 마지막 텍스트는 거의 같은 때에 왔고, 토큰이 생긴 때도
-# 거의 같습니다. *엔진의* TTFT와 TPOT는 그대로입니다. (두 실행이 많이 다르면 다른 프로그램이 바빴던
-# 것이니 둘 다 다시 실행하세요.)
+# %% [markdown] lang="ko" of="4be95a0f"
+# **비교.** 첫 텍스트는 훨씬 일찍, 마지막 텍스트는 같은 순간에 왔습니다. 엔진의 TTFT와 TPOT는
+# 하나뿐입니다. 누가 읽든 같은 토큰을 같은 시각에 만들었습니다.
 
 # %% tags=["nbval-ignore-output"]
 latency = use("01.4")
 for name, seen in (("streamed", streamed), ("sent at the end", unstreamed)):
-    engine_side = latency(seen.arrival, seen.token_times)
-    print(
-        f"{name:16} first text {seen.first_text:5.2f} s   last text {seen.last_text:5.2f} s   "
-        f"engine: TTFT {engine_side.ttft:.2f} s, TPOT {1e3 * engine_side.tpot:.0f} ms"
-    )
+    print(f"{name:16} first text {seen.first_text:5.2f} s   last text {seen.last_text:5.2f} s")
+engine_side = latency(streamed.arrival, streamed.token_times)
+print(f"engine           TTFT {engine_side.ttft:.2f} s, TPOT {1e3 * engine_side.tpot:.0f} ms")
 compare("01.first_text", unstreamed.first_text / streamed.first_text, "times later")
 
 # %% [markdown] lang="en"

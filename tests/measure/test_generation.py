@@ -16,30 +16,22 @@ def tiny():
     return load("tiny")
 
 
-def delivered(stream, shown):
-    model = ScriptedModel()
-    engine = NaiveEngine(model, [], clock=model.clock)
-    request = Request("a", [3], max_tokens=4)
-    return deliver(
-        engine,
+def test_streaming_moves_the_first_text_and_nothing_else():
+    """One second a token on the scripted clock: four tokens, four bytes of text."""
+    model, shown = ScriptedModel(), []
+    streamed, unstreamed = deliver(
+        NaiveEngine(model, [], clock=model.clock),
         Detokenizer(ByteTokenizer()),
-        request,
-        stream=stream,
+        Request("a", [3], max_tokens=4),
         show=shown.append,
         clock=model.clock,
     )
-
-
-def test_streaming_moves_the_first_text_and_nothing_else():
-    """One second a token on the scripted clock: four tokens, four bytes of text."""
-    shown_early, shown_late = [], []
-    streamed, unstreamed = delivered(True, shown_early), delivered(False, shown_late)
     assert streamed.token_times == unstreamed.token_times == [1.0, 2.0, 3.0, 4.0]
-    assert streamed.text == unstreamed.text
-    assert (streamed.first_text, streamed.last_text) == (1.0, 4.0)
-    assert (unstreamed.first_text, unstreamed.last_text) == (4.0, 4.0)
-    assert len(shown_early) == 4
-    assert shown_late == ["".join(shown_early)]
+    assert streamed.text == unstreamed.text == "".join(shown)
+    assert [when for when, _ in streamed.pieces] == [1.0, 2.0, 3.0, 4.0]
+    assert [when for when, _ in unstreamed.pieces] == [4.0]
+    assert (streamed.first_text, unstreamed.first_text) == (1.0, 4.0)
+    assert streamed.last_text == unstreamed.last_text == 4.0
 
 
 @pytest.mark.parametrize("use_cache", [False, True])

@@ -46,7 +46,7 @@ def test_the_answer_of_the_real_model_is_stored_as_it_was_streamed():
     printed = [
         output.text
         for cell in notebook.cells
-        if "stream=True, show=" in cell.source
+        if "streamed, unstreamed = deliver(" in cell.source
         for output in cell.get("outputs", [])
         if output.output_type == "stream"
     ]
