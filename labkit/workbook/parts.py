@@ -66,6 +66,8 @@ def part_from_cell(hole: Hole, cell: str) -> str:
         names = [node.name for node in ast.parse(cell).body if isinstance(node, functions)]
     except SyntaxError as error:
         raise PartError("check.syntax", line=error.lineno or 1, reason=error.msg) from None
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, nested too deep
+        raise PartError("check.unreadable", reason=error) from None
     if hole.name not in names:
         raise PartError("check.no_def", name=hole.name)
     try:
@@ -99,8 +101,10 @@ def part_path(exercise_id: str) -> Path:
     return my_dir() / "parts" / f"{exercise_id}.py"
 
 
-def save_part(exercise_id: str, text: str) -> None:
+def save_part(exercise_id: str, text: str) -> Path:
+    """Keeps a part that passed, and says where."""
     write_atomic(part_path(exercise_id), text.rstrip("\n") + "\n")
+    return part_path(exercise_id)
 
 
 def saved_part(hole: Hole) -> str | None:
@@ -113,6 +117,8 @@ def saved_part(hole: Hole) -> str | None:
         text = part_path(hole.exercise.id).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PartError("check.unreadable", reason=error) from None
     return part_from_cell(hole, text)
 
 

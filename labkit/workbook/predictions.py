@@ -35,6 +35,7 @@ def predict(key: str, *, low: float, high: float, unit: str, step: float | None 
     from labkit.workbook.slider import Prediction
 
     before = kept("predictions.json").get(key)
+    before = before if isinstance(before, int | float) else None
     step = step or (high - low) / 100
     return Prediction(low, high, step, unit, before, lambda x: keep("predictions.json", key, x))
 
@@ -42,7 +43,7 @@ def predict(key: str, *, low: float, high: float, unit: str, step: float | None 
 def compare(key: str, measured: float, unit: str) -> Report:
     """What was predicted under `key`, beside what was measured."""
     predicted = kept("predictions.json").get(key)
-    if predicted is None:
+    if not isinstance(predicted, int | float):
         return Report("note", text("compare.none", measured=measured, unit=unit))
     ratio = measured / predicted if predicted else float("inf")
     close = 1 / CLOSE <= ratio <= CLOSE

@@ -43,8 +43,9 @@ def language(lang: str) -> Report:
     """Chooses the language of all messages, "en" or "ko", and keeps the choice."""
     if lang not in catalogue.LANGUAGES:
         return Report("note", text("language.unknown", lang=lang))
-    catalogue.choose_language(lang)
-    return Report("note", text("language.chosen", lang))
+    result = Report("note", text("language.chosen", lang))
+    _keep(result, catalogue.choose_language, lang)
+    return result
 
 
 def exercise(exercise_id: str, symbol: str):
@@ -70,24 +71,28 @@ def check(exercise_id: str, seconds: float = checker.SECONDS) -> Report:
     """
     if exercise_id not in registry.exercises():
         return _no_such(exercise_id)
+    if not isinstance(seconds, int | float) or not 0 < seconds <= 600:
+        return Report("note", text("check.seconds", seconds=repr(seconds)))
     item = registry.get(exercise_id)
     cell = _cell_of(exercise_id)
     finding = checker.check_cell(item, cell, seconds)
+    result = report(item, finding, seconds)
+    if finding.outcome == "passed":
+        part = parts.part_from_cell(parts.Hole.of(item), cell)
+        if _keep(result, parts.save_part, exercise_id, part) and _keeps:
+            result.sentences.append(("", text("check.passed.more")))
     if finding.outcome != "not attempted":
         attempts = parts.notes().get(exercise_id, {}).get("attempts", 0) + 1
-        parts.note(exercise_id, attempts=attempts, outcome=finding.outcome)
-    if finding.outcome == "passed":
-        parts.save_part(exercise_id, parts.part_from_cell(parts.Hole.of(item), cell))
-    return report(item, finding, seconds)
+        _keep(result, parts.note, exercise_id, attempts=attempts, outcome=finding.outcome)
+    return result
 
 
 def report(item: registry.Exercise, finding: checker.Finding, seconds: float) -> Report:
     """A finding in words: the diagnosis first, the traceback folded below."""
     result = Report(finding.outcome, _title(item.id, finding.outcome))
     say = result.sentences.append
-    more = f"check.{finding.outcome}.more"
-    if catalogue.has(more) and _keeps:
-        say(("", text(more)))
+    if finding.outcome == "not attempted":
+        say(("", text("check.not attempted.more")))
     if finding.reason:
         say(("", text(finding.reason, **finding.values)))
     if finding.unknown:
@@ -132,9 +137,10 @@ def hint(exercise_id: str) -> Report:
     number = parts.notes().get(exercise_id, {}).get("hints", 0) + 1
     if number > len(hints):
         return Report("note", text("hint.last", id=exercise_id))
-    parts.note(exercise_id, hints=number)
     title = text("hint.number", number=number, total=len(hints))
-    return Report("note", title, [("", text(hints[number - 1]))])
+    result = Report("note", title, [("", text(hints[number - 1]))])
+    _keep(result, parts.note, exercise_id, hints=number)
+    return result
 
 
 def solution(exercise_id: str) -> Report:
@@ -154,13 +160,14 @@ def reset(exercise_id: str) -> Report:
     if exercise_id not in registry.exercises():
         return _no_such(exercise_id)
     hole = parts.Hole.of(registry.get(exercise_id))
-    backup = parts.put_aside(exercise_id)
-    parts.note(exercise_id, outcome="not attempted", hints=0)
+    result = Report("note", "")
+    backup = _keep(result, parts.put_aside, exercise_id)
+    _keep(result, parts.note, exercise_id, outcome="not attempted", hints=0)
     _cells.pop(exercise_id, None)
     _reset_at[exercise_id] = len(_history())
     cell = cut.exercise_cell(hole.source, hole.exercise.symbol, hole.exercise.module, exercise_id)
     done = "reset.done" if backup else "reset.nothing"
-    result = Report("note", text(done, id=exercise_id, backup=backup))
+    result.title = text(done, id=exercise_id, backup=backup)
     if _shell():
         _shell().set_next_input(cell)
         result.sentences.append(("", text("reset.below")))
@@ -218,8 +225,19 @@ def progress() -> Report:
     return Report("passed" if passed == len(items) else "note", title, table=table)
 
 
+def _keep(result: Report, action, *arguments, **values):
+    """Writes under `my/`; where that fails, the report says so and nothing is raised."""
+    try:
+        return action(*arguments, **values)
+    except OSError as error:
+        sentence = ("", text("not_kept", folder=my_dir(), reason=error))
+        if sentence not in result.sentences:
+            result.sentences.append(sentence)
+        return None
+
+
 def _state(exercise_id: str) -> str:
-    if parts.part_path(exercise_id).exists():
+    if parts.part_path(exercise_id).is_file():
         return "passed"
     outcome = parts.notes().get(exercise_id, {}).get("outcome", "not attempted")
     return outcome if outcome != "passed" else "not attempted"

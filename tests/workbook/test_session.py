@@ -142,3 +142,35 @@ def test_solutions_keep_nothing(my):
     write(HOLE.reference)
     session.check("00.1")
     assert not my.exists()
+
+
+# ---- what is kept on disk may be in the way
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_nothing_raises(tmp_path, monkeypatch):
+    (tmp_path / "a file").write_text("in the way", encoding="utf-8")
+    monkeypatch.setenv("LABKIT_MY", str(tmp_path / "a file"))
+    write(HOLE.reference)
+    for result in (session.check("00.1"), session.hint("00.1"), session.language("ko")):
+        assert "a file" in repr(result)
+        assert "Your part is saved" not in repr(result)
+    assert session.check("00.1").outcome == "passed"
+    assert session.reset("00.1") and session.progress()
+    assert session.use("00.1")(4, 80, 2, 10) == (8.0, "memory")
+
+
+def test_a_folder_where_a_part_should_be_falls_back_on_the_reference(my, capsys):
+    parts.part_path("00.1").mkdir(parents=True)
+    assert session.use("00.1")(4, 80, 2, 10) == (8.0, "memory")
+    assert "no longer fits" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seconds", [0, -1, None, "5", float("nan"), float("inf"), 601])
+def test_a_time_limit_that_is_none_is_refused_with_the_value(seconds):
+    write(HOLE.reference)
+    assert repr(seconds) in repr(session.check("00.1", seconds=seconds))
+
+
+def test_null_bytes_in_a_cell_are_told():
+    write("def step_time():\n    x = '\x00'")
+    assert session.check("00.1").outcome == "crashed"
