@@ -75,6 +75,10 @@ def run_doctor(arguments: list[str]) -> int:
 
 def run_notebooks(arguments: list[str]) -> int:
     """Builds and checks the notebooks."""
+    if not arguments or {"-h", "--help"} & {*arguments}:
+        from labkit.workbook import notebooks_cli
+
+        return notebooks_cli.main(arguments or ["--help"])
     bootstrap.ensure_environment(command=shlex.join(["notebooks", *arguments]))
     code = "import sys; from labkit.workbook import notebooks_cli as cli; "
     return inside("-c", [code + "sys.exit(cli.main(sys.argv[1:]))", *arguments])

@@ -22,7 +22,9 @@ FIRST_PORT = 8888
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of `python3 -m labkit lab`."""
     parser.add_argument("notebook", nargs="?", default="00", metavar="NN", help="notebook to open")
-    parser.add_argument("--port", type=int, help=f"port to use (default: {FIRST_PORT} or the next)")
+    parser.add_argument(
+        "--port", type=port_number, help=f"port to use (default: {FIRST_PORT} or the next)"
+    )
     parser.add_argument(
         "--no-browser", action="store_true", help="print the address and open nothing"
     )
@@ -63,6 +65,13 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def port_number(text: str) -> int:
+    """A port as it may be asked for. ArgumentTypeError for anything else."""
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; choose one from 1 to 65535")
+    return int(text)
+
+
 def choose_port(wanted: int | None) -> int | None:
     """`wanted`, or the first free one; None when `wanted` is taken."""
     ports = [wanted] if wanted else range(FIRST_PORT, FIRST_PORT + 100)
@@ -84,7 +93,7 @@ def is_free(port: int) -> bool:
 def find_notebook(my_dir: Path, number: str, lang: str) -> str | None:
     """The path below `my_dir` of notebook `number` ("00"), with slashes; None: there is none."""
     folder = my_dir / "ko" if lang == "ko" else my_dir
-    found = sorted(folder.glob(f"{number}_*.ipynb"))
+    found = sorted(folder.glob(f"{number.zfill(2)}_*.ipynb"))
     return found[0].relative_to(my_dir).as_posix() if found else None
 
 

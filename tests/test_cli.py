@@ -190,3 +190,19 @@ def test_no_text_browser_takes_the_terminal(monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     assert lab.browser() is None
+
+
+def test_the_help_of_every_command_is_told_without_a_set_up(ran, capsys):
+    with pytest.raises(SystemExit) as ended:
+        call("notebooks", "--help")
+    assert ended.value.code == 0
+    assert "stamp" in capsys.readouterr().out
+    assert ran == []
+
+
+@pytest.mark.parametrize("port", ["0", "99999", "-1", "x"])
+def test_a_port_that_there_is_not_is_refused_with_the_range(port, ran, capsys):
+    with pytest.raises(SystemExit) as ended:
+        call("lab", f"--port={port}")
+    assert ended.value.code == 2
+    assert "choose one from 1 to 65535" in capsys.readouterr().err

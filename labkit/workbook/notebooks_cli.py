@@ -3,9 +3,12 @@
 import argparse
 import sys
 import time
+from typing import TYPE_CHECKING
 
-from labkit.workbook import build, source
-from labkit.workbook.generated import Book
+from labkit.workbook import source
+
+if TYPE_CHECKING:  # the help is told before anything is installed
+    from labkit.workbook.generated import Book
 
 COMMAND = "python3 -m labkit notebooks"
 DESCRIPTION = """\
@@ -14,14 +17,14 @@ exercises are cut from labkit. Each source becomes notebooks/NN_name.ipynb, the 
 under notebooks/ko/, and solutions/NN_name.ipynb.
 
   build       write the notebooks whose source, or whose labkit code, has changed
-  check       fail, with a diff, when a notebook is out of date or a translation is
+  check       fail, with a diff, when a notebook or a translation is out of date
   run [NN]    execute the solutions and store what they put out (all, or those named)
   stamp [NN]  say that the Korean of these notebooks has been brought up to date
   mistakes    put every known mistake through its check, and show what the learner is told
 """
 
 
-def main(argv: list[str], book: Book | None = None) -> int:
+def main(argv: list[str], book: "Book | None" = None) -> int:
     """Runs one command; returns the exit status. `book` is labkit's own unless given."""
     parser = argparse.ArgumentParser(
         prog=COMMAND,
@@ -34,6 +37,8 @@ def main(argv: list[str], book: Book | None = None) -> int:
         if name in ("run", "stamp", "mistakes"):
             sub.add_argument("numbers", nargs="*", metavar="NN", help="notebooks, as 01 02")
     arguments = parser.parse_args(argv)
+    from labkit.workbook import build
+
     try:
         return COMMANDS[arguments.command](
             book or build.labkit_book(), getattr(arguments, "numbers", [])
@@ -43,8 +48,10 @@ def main(argv: list[str], book: Book | None = None) -> int:
         return 1
 
 
-def build_all(book: Book, _numbers: list[str]) -> int:
+def build_all(book: "Book", _numbers: list[str]) -> int:
     """Write the notebooks that have changed."""
+    from labkit.workbook import build
+
     began = time.perf_counter()
     written = build.build(book)
     for path in written:
@@ -57,8 +64,10 @@ def build_all(book: Book, _numbers: list[str]) -> int:
     return 0
 
 
-def check_all(book: Book, _numbers: list[str]) -> int:
+def check_all(book: "Book", _numbers: list[str]) -> int:
     """Fail, with a diff, when something is out of date."""
+    from labkit.workbook import build
+
     found = build.stale(book)
     for notebook in found:
         print(notebook.diff)
@@ -75,7 +84,7 @@ def check_all(book: Book, _numbers: list[str]) -> int:
     return 1 if found or problems else 0
 
 
-def run_some(book: Book, numbers: list[str]) -> int:
+def run_some(book: "Book", numbers: list[str]) -> int:
     """Execute solutions and store what they put out."""
     from labkit.workbook.run import RunError, run  # a kernel client, which the others don't need
 
@@ -94,7 +103,7 @@ def run_some(book: Book, numbers: list[str]) -> int:
     return build_all(book, [])  # headers tell the run time
 
 
-def stamp_some(book: Book, numbers: list[str]) -> int:
+def stamp_some(book: "Book", numbers: list[str]) -> int:
     """Say that the Korean has been brought up to date."""
     for item in _chosen(book, numbers):
         changed = source.stamp(book.root / "notebooks" / "source" / f"{item.name}.py")
@@ -102,7 +111,7 @@ def stamp_some(book: Book, numbers: list[str]) -> int:
     return 0
 
 
-def list_mistakes(book: Book, numbers: list[str]) -> int:
+def list_mistakes(book: "Book", numbers: list[str]) -> int:
     """Put every known mistake through its check, and show what the learner is told."""
     from labkit.workbook.checker import check_cell
     from labkit.workbook.parts import Hole
@@ -122,8 +131,10 @@ def list_mistakes(book: Book, numbers: list[str]) -> int:
     return 1 if missed else 0
 
 
-def _chosen(book: Book, numbers: list[str]) -> list[source.Source]:
+def _chosen(book: "Book", numbers: list[str]) -> list[source.Source]:
     """The sources with these numbers, all when there are none."""
+    from labkit.workbook import build
+
     found = {item.number: item for item in build.sources(book)}
     for number in numbers:
         if number not in found:

@@ -103,6 +103,7 @@ def recognise(hole: Hole, seen: list, failed: int) -> str | None:
 
     Either one that does the same in every case, or else the only one that does the same up to
     the first case that failed, number `failed` (the part may hold another mistake besides).
+    The latter says something only where more than a number was observed.
     """
     alike = {}  # mistake -> how many cases from the first on come out the same
     for mistake in hole.exercise.mistakes:
@@ -115,7 +116,8 @@ def recognise(hole: Hole, seen: list, failed: int) -> str | None:
                 alike[mistake.name] += 1
     whole = [name for name, cases in alike.items() if cases == len(seen)]
     partly = [name for name, cases in alike.items() if cases > failed]
-    return whole[0] if whole else partly[0] if len(partly) == 1 else None
+    telling = len(partly) == 1 and isinstance(seen[failed], dict)
+    return whole[0] if whole else partly[0] if telling else None
 
 
 def unknown_names(module, hole: Hole) -> list[str]:

@@ -129,10 +129,10 @@ doctor()
 # 명령을 정리하면 다음과 같습니다. 한 줄씩 `#`을 지우고 실행해 보세요. `progress()`는 진행 상황을 보여 줍니다. 디스크에 저장되므로 커널을 다시 시작해도 그대로입니다.
 
 # %% tags=["nbval-ignore-output"]
+progress()
 # hint("00.1")      # the next hint; the second time, the one after it
 # solution("00.1")  # labkit's own code
 # reset("00.1")     # the empty cell again; a passed part is kept in my/backups/
-progress()
 
 # %% [markdown] lang="en"
 # ## Experiment: where does a language model lie under the roofs?

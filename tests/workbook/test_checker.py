@@ -154,3 +154,10 @@ def test_a_right_value_of_the_wrong_type_is_wrong(exercise_id, edits):
         assert old in text
         text = text.replace(old, new)
     assert checker.check_cell(item, text).outcome == "wrong"
+
+
+def test_a_wrong_number_alone_is_not_taken_for_a_known_mistake():
+    item = registry.get("01.5")
+    header, _, _ = Hole.of(item).blank.rpartition("...")
+    found = checker.check_cell(item, header + "return num_prompt_tokens + num_output_tokens")
+    assert (found.outcome, found.mistake) == ("wrong", None)
