@@ -83,7 +83,7 @@ def splice(source: str, parts: Mapping[str, str]) -> str:
     function of that name.
     """
     for symbol, text in parts.items():
-        source = _replace(source, find(source, symbol), _plain_def(text, symbol))
+        source = _replace(source, find(source, symbol), plain_def(text, symbol))
     return source
 
 
@@ -252,7 +252,7 @@ def _replace(source: str, block: Block, text: str) -> str:
     return "".join([*lines[: block.start], hole, *lines[block.end :]])
 
 
-def _plain_def(text: str, symbol: str) -> str:
+def plain_def(text: str, symbol: str) -> str:
     """A learner's text without `@exercise(...)`, checked to be the function that is asked for."""
     node = _only_function(text)
     lines = [line.rstrip("\r\n") for line in margin.split_lines(text.rstrip("\r\n"))]

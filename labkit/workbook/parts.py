@@ -56,7 +56,7 @@ def module_source(module: str) -> str:
 
 
 def part_from_cell(hole: Hole, cell: str) -> str:
-    """The text of the hole's `def` out of an exercise cell, with decorators of its own.
+    """The hole's `def` out of an exercise cell, with decorators of its own but `@exercise`.
 
     Raises PartError for a syntax error, a missing `def`, or a signature that is not the one
     labkit calls.
@@ -71,7 +71,7 @@ def part_from_cell(hole: Hole, cell: str) -> str:
     if hole.name not in names:
         raise PartError("check.no_def", name=hole.name)
     try:
-        part = cut.extract(cell, hole.name, decorators=True)
+        part = cut.plain_def(cut.extract(cell, hole.name, decorators=True), hole.name)
     except (LookupError, ValueError) as error:
         raise PartError("check.unreadable", reason=error) from None
     if signature(part) != signature(hole.reference):

@@ -1,6 +1,7 @@
 """Executes solution notebooks and keeps what they put out."""
 
 import re
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,7 +51,7 @@ def run(book: Book, source: Source) -> float:
     seconds = time.perf_counter() - began
     built.metadata = metadata  # without the versions of this machine's Python
     built.metadata["labkit"]["run_seconds"] = rounded(seconds)
-    clean(built, {str(book.root): ".", str(Path.home()): "~"})
+    clean(built, {sys.prefix: ".venv", str(book.root): ".", str(Path.home()): "~"})
     write_atomic(folder / f"{source.name}.ipynb", dump(built))
     return seconds
 

@@ -174,3 +174,9 @@ def test_a_time_limit_that_is_none_is_refused_with_the_value(seconds):
 def test_null_bytes_in_a_cell_are_told():
     write("def step_time():\n    x = '\x00'")
     assert session.check("00.1").outcome == "crashed"
+
+
+def test_a_saved_part_is_without_the_mark_of_the_exercise(my):
+    write('@exercise("00.1", "step_time")\n' + HOLE.reference)
+    assert session.check("00.1").outcome == "passed"
+    assert (my / "parts" / "00.1.py").read_text(encoding="utf-8") == HOLE.reference + "\n"
