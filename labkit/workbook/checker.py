@@ -4,6 +4,7 @@ import contextlib
 import json
 import multiprocessing
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 
@@ -44,6 +45,8 @@ class Worker:
     def __init__(self):
         self.process = None
         self.connection = None
+        self.lock = threading.Lock()  # one check at a time, whatever threads a notebook has
+        self.jobs = 0
 
     def start(self) -> None:
         from labkit.workbook import worker
@@ -57,12 +60,13 @@ class Worker:
 
     def run(self, exercise_id: str, part: str, seconds: float) -> Finding:
         """The finding for a part; a worker that was damaged by an earlier part is replaced."""
-        try:
-            finding = self.ask(exercise_id, part, seconds)
-            finding = finding or self.ask(exercise_id, part, seconds)
-        except BaseException:  # an interrupt: what the worker says later answers nothing
-            self.stop()
-            raise
+        with self.lock:
+            try:
+                finding = self.ask(exercise_id, part, seconds)
+                finding = finding or self.ask(exercise_id, part, seconds)
+            except BaseException:  # an interrupt: what the worker says later answers nothing
+                self.stop()
+                raise
         return finding or Finding("crashed", reason="check.worker_failed")
 
     def ask(self, exercise_id: str, part: str, seconds: float) -> Finding | None:
@@ -72,12 +76,16 @@ class Worker:
         """
         if self.process is None or not self.process.is_alive():
             self.start()
-        job = {"exercise": exercise_id, "part": part, "seconds": seconds}
+        self.jobs += 1
+        job = {"job": self.jobs, "exercise": exercise_id, "part": part, "seconds": seconds}
         ready, case, deadline = False, None, time.monotonic() + START_SECONDS
-        with contextlib.suppress(EOFError, OSError):
+        ended = True  # the pipe was closed, or something else than a message came through it
+        with contextlib.suppress(EOFError, OSError, ValueError, TypeError, AttributeError):
             self.connection.send_bytes(json.dumps(job).encode())
             while self.connection.poll(max(0.0, deadline - time.monotonic())):
                 message = json.loads(self.connection.recv_bytes())
+                if message.pop("job") != self.jobs:
+                    continue  # a process that an earlier part left behind
                 if "outcome" in message:
                     if message.get("endless"):
                         self.stop()
@@ -86,8 +94,7 @@ class Worker:
                     ready = True
                     deadline = time.monotonic() + seconds + 5.0  # the watchdog speaks first
                 case = message.get("case", case)
-        self.process.join(0.5)
-        ended = not self.process.is_alive()
+            ended = False
         self.stop()
         if not ready:
             return None
@@ -97,11 +104,11 @@ class Worker:
 
     def stop(self) -> None:
         """Ends the process, whatever it is doing."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.join()
+        process, self.process = self.process, None
+        if process is not None and process.pid is not None:
+            process.kill()
+            process.join()
             self.connection.close()
-            self.process = None
 
 
 @contextlib.contextmanager

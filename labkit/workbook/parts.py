@@ -14,6 +14,8 @@ from labkit.paths import my_dir, write_atomic
 from labkit.workbook import cut
 from labkit.workbook.registry import Exercise
 
+OUTCOMES = ("passed", "wrong", "crashed", "not attempted")
+
 
 class PartError(ValueError):
     """A text that cannot be spliced: `key` names the sentence of the catalogue that says why."""
@@ -139,10 +141,19 @@ def put_aside(exercise_id: str) -> Path | None:
 def notes() -> dict[str, dict]:
     """Attempts, last outcome and hints seen, by exercise id; empty when unreadable."""
     try:
-        kept = json.loads((my_dir() / "progress.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        kept = json.loads((my_dir() / "progress.json").read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
         return {}
-    return kept if isinstance(kept, dict) else {}
+    if not isinstance(kept, dict):
+        return {}
+    return {key: good_note(value) for key, value in kept.items() if isinstance(value, dict)}
+
+
+def good_note(kept: dict) -> dict:
+    """What can be used of one exercise's notes, whoever has edited the file."""
+    counts = {k: kept[k] for k in ("attempts", "hints") if type(kept.get(k)) is int and kept[k] > 0}
+    outcome = kept.get("outcome")
+    return counts | ({"outcome": outcome} if outcome in OUTCOMES else {})
 
 
 def note(exercise_id: str, **values) -> None:

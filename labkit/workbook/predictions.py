@@ -4,6 +4,7 @@ Kept as JSON under `my/`: `predictions.json` by key, `answers.json` by question 
 """
 
 import json
+import time
 from datetime import date
 
 from labkit.paths import my_dir, write_atomic
@@ -16,15 +17,18 @@ CLOSE = 1.25  # a prediction within this factor, either way, is called close
 def kept(file: str) -> dict:
     """What `my/<file>` holds; empty when it is missing or unreadable."""
     try:
-        values = json.loads((my_dir() / file).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        values = json.loads((my_dir() / file).read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}
 
 
 def keep(file: str, key: str, value) -> None:
-    """Sets one entry of `my/<file>`."""
-    write_atomic(my_dir() / file, json.dumps({**kept(file), key: value}, indent=1) + "\n")
+    """Sets one entry of `my/<file>`. A file that can't be read is put aside, not overwritten."""
+    path, before = my_dir() / file, kept(file)
+    if not before and path.is_file():
+        path.replace(path.with_name(f"{path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}.json"))
+    write_atomic(path, json.dumps({**before, key: value}, indent=1) + "\n")
 
 
 def predict(key: str, *, low: float, high: float, unit: str, step: float | None = None):

@@ -48,7 +48,7 @@ class Report:
             lines += ["", self.code.rstrip()]
         for label, text in self.folded:
             lines += ["", f"{label}:", text.rstrip()]
-        return "\n".join(lines)
+        return _sendable("\n".join(lines))
 
     def _repr_html_(self) -> str:
         sign, colour = LOOKS[self.outcome]
@@ -67,7 +67,7 @@ class Report:
                 f"<details><summary>{escape(label)}</summary>{_preformatted(text)}</details>"
             )
         style = f"border-left:4px solid {colour};padding:.4em .8em;margin:.2em 0"
-        return f"<div class='labkit-report' style='{style}'>{''.join(parts)}</div>"
+        return _sendable(f"<div class='labkit-report' style='{style}'>{''.join(parts)}</div>")
 
     def mimebundle(self) -> dict[str, str]:
         """As a notebook stores it."""
@@ -91,16 +91,25 @@ def comparison(expected, found, head: list[str]) -> Table:
     return table
 
 
+def _sendable(text: str) -> str:
+    """Without lone surrogates, which a part may print and no message can carry."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _items(value) -> list:
     if isinstance(value, list):
-        return [_show(item) for item in value]
+        return [_show(item) for item in value[:100]]
     if isinstance(value, dict):
         return [f"{key}: {_show(item)}" for key, item in value.items()]
     return [_show(value)]
 
 
-def _show(value) -> str:
-    return repr(value) if not isinstance(value, list) else "[" + ", ".join(map(_show, value)) + "]"
+def _show(value, depth: int = 0) -> str:
+    """A value as Python writes it, cut where nobody would read on."""
+    if isinstance(value, list) and depth < 5:
+        return "[" + ", ".join(_show(item, depth + 1) for item in value[:20]) + "]"
+    shown = "[…]" if isinstance(value, list) else repr(value)
+    return shown if len(shown) <= 200 else shown[:200] + "…"
 
 
 def _text_table(table: Table) -> list[str]:

@@ -69,7 +69,7 @@ def check(exercise_id: str, seconds: float = checker.SECONDS) -> Report:
     Four outcomes: passed, wrong, crashed, not attempted. Never raises, and never takes much
     longer than `seconds`. A part that passes is saved under `my/`.
     """
-    if exercise_id not in registry.exercises():
+    if not _exists(exercise_id):
         return _no_such(exercise_id)
     if not isinstance(seconds, int | float) or not 0 < seconds <= 600:
         return Report("note", text("check.seconds", seconds=repr(seconds)))
@@ -131,7 +131,7 @@ def _title(exercise_id: str, outcome: str, lang: str | None = None) -> str:
 
 def hint(exercise_id: str) -> Report:
     """The next hint: first the invariant, then a sketch; after the last, where the solution is."""
-    if exercise_id not in registry.exercises():
+    if not _exists(exercise_id):
         return _no_such(exercise_id)
     hints = [f"{exercise_id}.hint{n}" for n in (1, 2, 3) if catalogue.has(f"{exercise_id}.hint{n}")]
     number = parts.notes().get(exercise_id, {}).get("hints", 0) + 1
@@ -145,7 +145,7 @@ def hint(exercise_id: str) -> Report:
 
 def solution(exercise_id: str) -> Report:
     """The part as labkit has it."""
-    if exercise_id not in registry.exercises():
+    if not _exists(exercise_id):
         return _no_such(exercise_id)
     hole = parts.Hole.of(registry.get(exercise_id))
     title = text("solution.title", symbol=hole.exercise.symbol, module=hole.exercise.module)
@@ -157,7 +157,7 @@ def reset(exercise_id: str) -> Report:
 
     In JupyterLab the empty cell appears below; elsewhere its text is shown.
     """
-    if exercise_id not in registry.exercises():
+    if not _exists(exercise_id):
         return _no_such(exercise_id)
     hole = parts.Hole.of(registry.get(exercise_id))
     result = Report("note", "")
@@ -258,6 +258,10 @@ def _cell_of(exercise_id: str) -> str | None:
 def _history() -> list[str]:
     """The cells run in this kernel, oldest first; empty in plain Python."""
     return _shell().user_ns.get("In", []) if _shell() else []
+
+
+def _exists(exercise_id) -> bool:
+    return isinstance(exercise_id, str) and exercise_id in registry.exercises()
 
 
 def _no_such(exercise_id) -> Report:

@@ -30,18 +30,24 @@ def serve(connection) -> None:
     """Answers check requests until the notebook goes away."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the notebook, which ends us
 
-    def send(message):
-        connection.send_bytes(json.dumps(message).encode())
-
     while True:
         try:
             job = json.loads(connection.recv_bytes())
         except EOFError:
             return
+
+        def send(message, number=job["job"]):
+            connection.send_bytes(json.dumps({"job": number, **message}).encode())
+
         hole = Hole.of(get(job["exercise"]))
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_grad_enabled(True)  # whatever an earlier part has set
         warm_up(hole)
         send({"ready": True})
-        send(examine(hole, job["part"], job["seconds"], send))
+        try:
+            send(examine(hole, job["part"], job["seconds"], send))
+        except Exception as error:  # a part that even looking at is too much for
+            send({"outcome": "crashed", "error": "".join(traceback.format_exception_only(error))})
 
 
 def spliced(hole: Hole, part: str):
@@ -174,8 +180,10 @@ class Watchdog:
     def watch(self):
         if self.done.wait(self.seconds):
             return
-        self.send(self.finding or self.endless())
-        os._exit(1)
+        try:
+            self.send(self.finding or self.endless())
+        finally:  # also when the notebook is gone and nobody listens
+            os._exit(1)
 
     def endless(self) -> dict:
         frame = sys._current_frames()[self.main]

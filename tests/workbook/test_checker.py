@@ -161,3 +161,42 @@ def test_a_wrong_number_alone_is_not_taken_for_a_known_mistake():
     header, _, _ = Hole.of(item).blank.rpartition("...")
     found = checker.check_cell(item, header + "return num_prompt_tokens + num_output_tokens")
     assert (found.outcome, found.mistake) == ("wrong", None)
+
+
+def test_two_checks_at_once_keep_their_findings_apart():
+    from concurrent.futures import ThreadPoolExecutor
+
+    other = registry.get("01.5")
+    header, _, _ = Hole.of(other).blank.rpartition("...")
+    jobs = [(ITEM, Hole.of(ITEM).reference), (other, header + "return 7")] * 4
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = [f.outcome for f in pool.map(lambda job: checker.check_cell(*job), jobs)]
+    assert outcomes == ["passed", "wrong"] * 4
+
+
+def test_what_a_part_does_to_torch_does_not_help_the_next_one():
+    item = registry.get("01.1")
+    header, _, _ = Hole.of(item).blank.rpartition("...")
+    plain = (
+        "logits = model(input_ids=torch.tensor([token_ids]), use_cache=False).logits\n"
+        "    return int(logits[0, -1].argmax())"
+    )
+    checker.check_cell(item, f"{header}torch.set_grad_enabled(False)\n    {plain}")
+    assert checker.check_cell(item, header + plain).mistake == "gradients_kept"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return 10**400, 'memory'",
+        "x = []\n    for _ in range(900): x = [x]\n    return x, 'memory'",
+        "print('\\udc80'); return '\\udc80', 'memory'",
+        "return 'x' * 10**6, 'memory'",
+    ],
+)
+def test_strange_values_are_wrong_or_crashed_and_can_be_shown(body):
+    found = finding(body)
+    assert found.outcome in ("wrong", "crashed")
+    shown = session.report(ITEM, found, 5.0)
+    assert len(shown._repr_html_().encode()) + len(repr(shown).encode()) < 20_000
+    assert reference_passes()

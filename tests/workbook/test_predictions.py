@@ -53,3 +53,11 @@ def test_answers_are_kept_by_question_with_their_date(my):
     assert kept["5"]["measured"] == {"first_s": 0.25}
     assert kept["6"]["measured"] == {"ratio": 25.0}
     assert set(kept["5"]) == {"date", "measured"}
+
+
+def test_a_damaged_file_is_put_aside_and_not_overwritten(my):
+    (my / "answers.json").write_text('{"5": 1,}', encoding="utf-8")
+    answer(6, ratio=2)
+    damaged = list(my.glob("answers.damaged-*.json"))
+    assert [file.read_text(encoding="utf-8") for file in damaged] == ['{"5": 1,}']
+    assert set(predictions.kept("answers.json")) == {"6"}

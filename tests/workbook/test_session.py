@@ -98,7 +98,7 @@ def test_reset_keeps_the_passed_part_in_a_backup_and_begins_anew(my):
 
 
 @pytest.mark.parametrize("command", ["check", "hint", "solution", "reset"])
-@pytest.mark.parametrize("wrong", ["99.9", "", 1.2, None])
+@pytest.mark.parametrize("wrong", ["99.9", "", 1.2, None, [], {}])
 def test_an_unknown_exercise_is_told_and_nothing_raises(command, wrong):
     assert "There are: 00.1, 01.1" in repr(getattr(session, command)(wrong))
 
@@ -107,6 +107,10 @@ def test_damaged_notes_are_no_reason_to_fail(my):
     my.mkdir()
     (my / "progress.json").write_text("[", encoding="utf-8")
     (my / "settings.json").write_text("[]", encoding="utf-8")
+    assert session.start("00") and session.progress()
+    odd = {"00.1": 5, "01.1": {"attempts": "x", "hints": -9, "outcome": "odd"}, "01.2": None}
+    (my / "progress.json").write_text(json.dumps(odd), encoding="utf-8")
+    assert session.hint("01.1") and session.progress()
     write(HOLE.reference)
     assert session.check("00.1").outcome == "passed"
     assert "1 of 6" in repr(session.progress())
