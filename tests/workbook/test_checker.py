@@ -145,6 +145,14 @@ def test_a_decorator_of_the_learners_own_is_kept():
             (("return [TokenEvent(", "yield TokenEvent("), ("self.clock())]", "self.clock())")),
         ),
         ("01.5", (("return sum(", "return 1.0 * sum("),)),
+        ("00.1", (('return memory_time, "memory"', 'return [memory_time, "memory"]'),)),
+        (
+            "01.4",
+            (
+                ("itl = tuple(", "itl = ("),
+                ("/ len(itl) if itl", "/ (len(token_times) - 1) if token_times[1:]"),
+            ),
+        ),
     ],
 )
 def test_a_right_value_of_the_wrong_type_is_wrong(exercise_id, edits):

@@ -4,7 +4,11 @@ from labkit.workbook.registry import Case, Exercise, Mistake
 
 
 def _step(num_flops, num_bytes, peak_flops, bandwidth):
-    return lambda part: list(part.step_time(num_flops, num_bytes, peak_flops, bandwidth))
+    def observe(part):
+        found = part.step_time(num_flops, num_bytes, peak_flops, bandwidth)
+        return list(found) if isinstance(found, tuple) else f"a {type(found).__name__}, not a tuple"
+
+    return observe
 
 
 STEP_TIME = Exercise(

@@ -8,7 +8,7 @@ def _times(arrival, token_times):
         found = part.latency(arrival, token_times)
         return {
             "ttft": found.ttft,
-            "itl": list(found.itl),
+            "itl": list(found.itl) if isinstance(found.itl, list | tuple) else repr(found.itl),
             "tpot": found.tpot,
             "e2e": found.e2e,
         }
