@@ -16,7 +16,7 @@ WORD = 2**64
 # field: (least, most, what to do instead)
 NUMBERS = {
     "temperature": (0.0, 100.0, "0 is greedy, 1 leaves the model's distribution as it is"),
-    "top_p": (0.0, 1.0, "1 keeps every token; for greedy use temperature 0"),
+    "top_p": (0.0, 1.0, "1 keeps every token, a little above 0 only the best"),
     "min_p": (0.0, 1.0, "0 keeps every token"),
     "repetition_penalty": (0.01, 100.0, "1 is no penalty"),
     "presence_penalty": (-2.0, 2.0, "0 is no penalty"),
@@ -77,7 +77,7 @@ class SamplingParams:
             if not isinstance(getattr(self, name), bool):
                 refuse(name, getattr(self, name), "true or false is needed", "leave it out")
         if self.top_p == 0:
-            refuse("top_p", 0, "more than 0 is needed", NUMBERS["top_p"][2])
+            refuse("top_p", 0, "more than 0 is needed", "for greedy use temperature 0")
         if self.min_tokens > self.max_tokens:
             limit = f"at most max_tokens, {self.max_tokens}, is needed"
             refuse("min_tokens", self.min_tokens, limit, "lower it or raise max_tokens")

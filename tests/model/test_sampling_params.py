@@ -98,7 +98,7 @@ def test_the_refusal_names_value_limit_and_remedy():
         SamplingParams(top_p=-1)
     assert str(refusal.value) == (
         "top_p is -1, a number from 0 to 1 is needed; "
-        "1 keeps every token; for greedy use temperature 0"
+        "1 keeps every token, a little above 0 only the best"
     )
 
 
