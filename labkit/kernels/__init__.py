@@ -1,4 +1,18 @@
-"""Attention over keys and values, from tensors to tensors. Imports no other room.
+"""Attention over keys and values in blocks, from tensors to tensors. Imports no other room.
 
-Still empty: the first two rungs run `transformers` models, whose attention comes with them.
+`attention_for` chooses by device. `reference` is what the others are tested against.
 """
+
+
+def attention_for(batch, num_heads: int, num_slots: int):
+    """A callable `(q, kv) -> out` for one step, the same for every layer.
+
+    `batch` is a `FlatBatch`; `q` is `[T, heads, head_dim]`, `kv` one layer of the cache,
+    `[num_blocks, block_size, 2, kv_heads, head_dim]`, which holds this step's keys and values
+    already; `out` is like `q`. What depends on the batch alone is prepared here, once a step.
+    """
+    from labkit.kernels import cpu, reference
+
+    if batch.token_ids.device.type == "cpu":
+        return cpu.CPUAttention(batch, num_heads, num_slots)
+    return reference.GatheredAttention(batch)

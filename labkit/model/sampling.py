@@ -100,21 +100,23 @@ def keep_top_k(logits: Tensor, top_k: Tensor) -> Tensor:
     return logits.masked_fill(logits < ranked.gather(-1, top_k - 1), -inf)
 
 
-def keep_top_p(logits: Tensor, top_p: Tensor) -> Tensor:
+def keep_top_p(logits: Tensor, top_p: Tensor, candidates: int = NUM_CANDIDATES) -> Tensor:
     """The fewest most likely tokens that together have a probability of `top_p` or more.
 
     A token stays if those before it have less than `top_p`, or if it is as likely as one that
     stays: which of two equals comes first is no property of the model. To sort a vocabulary
-    takes longer than all else here, so the most likely few are tried first.
+    takes longer than all else here, so only rows whose few `candidates` fall short do.
     """
-    total = logits.logsumexp(dim=-1, keepdim=True)
-    for count in (min(NUM_CANDIDATES, logits.shape[-1]), logits.shape[-1]):
-        ranked = logits.topk(count).values
-        through = (ranked - total).double().exp().cumsum(dim=-1)
-        if (through[:, -1:] >= top_p).all():
-            break
-    last = (through < top_p).sum(dim=-1, keepdim=True).clamp(max=count - 1)
-    return logits.masked_fill(logits < ranked.gather(-1, last), -inf)
+    vocab = logits.shape[-1]
+    logprobs = logits.log_softmax(dim=-1)
+    ranked = logprobs.topk(min(candidates, vocab)).values
+    through = ranked.double().exp().cumsum(dim=-1)
+    last = (through < top_p).sum(dim=-1, keepdim=True).clamp(max=ranked.shape[-1] - 1)
+    kept = logits.masked_fill(logprobs < ranked.gather(-1, last), -inf)
+    short = through[:, -1] < top_p[:, 0]
+    if candidates < vocab and short.any():
+        kept[short] = keep_top_p(logits[short], top_p[short], candidates=vocab)
+    return kept
 
 
 FILTERS = (

@@ -1,0 +1,77 @@
+"""Paged attention as it reads in a textbook: gather the blocks of a sequence, then attend."""
+
+import torch
+import torch.nn.functional as F
+
+
+def attend(q: torch.Tensor, kv: torch.Tensor, start: int) -> torch.Tensor:
+    """Causal attention of n queries of one sequence, the first of them at position `start`.
+
+    `q` is `[n, heads, head_dim]`; `kv` is `[start + n, 2, kv_heads, head_dim]`, the sequence's
+    keys and values in order. Each group of `heads / kv_heads` query heads shares one kv head.
+    Returns `[n, heads, head_dim]`.
+    """
+    queries = q.transpose(0, 1).unsqueeze(0)  # [1, heads, n, head_dim]
+    keys, values = kv.permute(1, 2, 0, 3).unsqueeze(1)  # [1, kv_heads, start + n, head_dim] each
+    sees = None if start == 0 else causal_mask(len(q), start, q.device)
+    out = F.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=sees, is_causal=start == 0, enable_gqa=True
+    )
+    return out[0].transpose(0, 1)
+
+
+def causal_mask(n: int, start: int, device) -> torch.Tensor:
+    """Which of `start + n` positions each of the last n sees: its own and those before it."""
+    return torch.ones(n, start + n, dtype=torch.bool, device=device).tril(start)
+
+
+def gather(kv: torch.Tensor, block_table: torch.Tensor, num_tokens: int) -> torch.Tensor:
+    """Keys and values of one sequence in order: `[num_tokens, 2, kv_heads, head_dim]`, copied.
+
+    Whole blocks are copied: with 16 tokens a copy moves kilobytes, not hundreds of bytes.
+    """
+    return kv.index_select(0, block_table).flatten(0, 1)[:num_tokens]
+
+
+class PagedAttention:
+    """The reference: one request after the other."""
+
+    def __init__(self, batch):
+        self.batch = batch
+        starts = batch.query_start.tolist()
+        self.spans = list(zip(starts, starts[1:], batch.context_lens, strict=False))
+
+    def __call__(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(q)
+        for r, (begin, end, context_len) in enumerate(self.spans):
+            num_blocks = -(-context_len // self.batch.block_size)
+            own = gather(kv, self.batch.block_tables[r, :num_blocks], context_len)
+            out[begin:end] = attend(q[begin:end], own, context_len - (end - begin))
+        return out
+
+
+class GatheredAttention(PagedAttention):
+    """For a GPU: all requests with one new token at once, over blocks gathered side by side.
+
+    Nothing here depends on a length, only on shapes, so that a CUDA graph of a decode step
+    stays right while sequences grow: what lies past a sequence's end is masked.
+    """
+
+    def __init__(self, batch):
+        super().__init__(batch)
+        self.is_decode = max(batch.query_lens) == 1
+        # For one new token, its position + 1 is the context length, and it is on the device.
+        span = torch.arange(
+            batch.block_tables.shape[1] * batch.block_size, device=batch.positions.device
+        )
+        self.sees = span[None] <= batch.positions[:, None] if self.is_decode else None
+
+    def __call__(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        if not self.is_decode:
+            return super().__call__(q, kv)
+        own = kv[self.batch.block_tables].flatten(1, 2)  # [R, max_blocks * block_size, 2, ...]
+        keys, values = own.permute(2, 0, 3, 1, 4)  # [R, kv_heads, tokens, head_dim] each
+        out = F.scaled_dot_product_attention(
+            q.unsqueeze(2), keys, values, attn_mask=self.sees[:, None, None], enable_gqa=True
+        )
+        return out.squeeze(2)
