@@ -108,6 +108,7 @@ def keep_top_p(logits: Tensor, top_p: Tensor, candidates: int = NUM_CANDIDATES) 
     takes longer than all else here, so only rows whose few `candidates` fall short do.
     """
     vocab = logits.shape[-1]
+    # Not logsumexp: torch splits the sum of a row that is alone, which changes its last bits.
     logprobs = logits.log_softmax(dim=-1)
     ranked = logprobs.topk(min(candidates, vocab)).values
     through = ranked.double().exp().cumsum(dim=-1)

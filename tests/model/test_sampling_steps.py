@@ -1,9 +1,8 @@
 """Each step on the way from logits to a token, with transformers as the outside judge."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
+from sampling_rows import VOCAB, Row, column, some_logits
 from transformers import (
     MinPLogitsWarper,
     RepetitionPenaltyLogitsProcessor,
@@ -16,23 +15,9 @@ from labkit.model import sampling
 from labkit.model.penalties import add_logit_bias, adjust, apply_penalties
 from labkit.model.sampling_params import SamplingParams
 
-VOCAB = 1000
-
-
-def some_logits(rows):
-    return torch.randn(rows, VOCAB, generator=torch.Generator().manual_seed(0)) * 3
-
-
-def column(*values):
-    return torch.tensor(values, dtype=torch.float64)[:, None]
-
 
 def request(prompt_token_ids=(), output_token_ids=(), **parameters):
-    return SimpleNamespace(
-        sampling=SamplingParams(**parameters),
-        prompt_token_ids=list(prompt_token_ids),
-        output_token_ids=list(output_token_ids),
-    )
+    return Row(SamplingParams(**parameters), list(prompt_token_ids), list(output_token_ids))
 
 
 # Filters
@@ -127,3 +112,12 @@ def test_rows_that_ask_for_nothing_are_not_copied():
     assert adjust(logits, [request(), request()]) is logits
     changed = adjust(logits, [request(logit_bias={0: 1.0}), request()])
     assert torch.equal(changed[1], logits[1]) and changed[0, 0] == logits[0, 0] + 1
+
+
+def test_rows_that_fall_short_of_top_p_do_not_change_the_others():
+    """One row is flat, its nucleus larger than the candidates that are looked at first."""
+    logits = torch.cat([some_logits(1), torch.zeros(1, VOCAB), some_logits(1)])
+    kept = sampling.keep_top_p(logits, column(0.9, 0.9, 0.5))
+    assert torch.equal(kept[:1], sampling.keep_top_p(logits[:1], column(0.9)))
+    assert torch.equal(kept[2:], sampling.keep_top_p(logits[2:], column(0.5)))
+    assert kept[1].isfinite().all()  # all are equal: none is left out
