@@ -131,7 +131,8 @@ def pick(logits: Tensor, numbers: Tensor) -> Tensor:
     """The token at which the cumulative probability passes `numbers`, `[R, 1]` in [0, 1).
 
     Tokens lie side by side in the order of the vocabulary, each as wide as it is probable. Those
-    of probability 0 are set to 0, which no target is below, so that rounding never picks one.
+    of probability 0 are set to 0, which no target is below: the parallel sum of a GPU rounds each
+    place by itself, and could let one stand out.
     """
     weights = (logits - logits.amax(dim=-1, keepdim=True)).exp()
     through = weights.cumsum(dim=-1, dtype=torch.float64).masked_fill(weights == 0, 0.0)
