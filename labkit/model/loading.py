@@ -1,17 +1,19 @@
-"""Loads a checkpoint with `transformers`: what the first rungs of the ladder run on."""
+"""Loads a checkpoint: with `transformers` for the first rungs, into labkit's own decoder after."""
 
 import gc
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labkit.model.checkpoint import ModelError
+from labkit.model.checkpoint import ModelError, read_json
 from labkit.model.convert import quiet_transformers
 from labkit.model.sources import TINY, resolve
 from labkit.model.tiny import tiny_model, tiny_tokenizer
 
 DTYPES = ("float32", "bfloat16", "float16")
+INT8 = "int8"
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class LoadedModel:
 
     name: str
     path: Path | None
-    model: Any  # a `transformers` causal language model, in eval mode
+    model: Any  # a `transformers` causal language model in eval mode, or a `Decoder`
     tokenizer: Any  # a `transformers` tokenizer
     eos_token_ids: frozenset[int]
 
@@ -44,9 +46,67 @@ def load(name: str, *, dtype: str = "float32", device: str = "cpu") -> LoadedMod
 
         model, tokenizer = read(path) if path else (tiny_model(), tiny_tokenizer())
     model = model.to(device=device, dtype=getattr(torch, dtype)).eval()
-    ends = model.generation_config.eos_token_id
-    ends = [] if ends is None else [ends] if isinstance(ends, int) else ends
-    return LoadedModel(name, path, model, tokenizer, frozenset(ends))
+    return LoadedModel(name, path, model, tokenizer, as_ids(model.generation_config.eos_token_id))
+
+
+def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> LoadedModel:
+    """The same with labkit's own decoder, which also knows the dtype "int8" (on a CPU).
+
+    Weights are read one at a time: memory never holds the model twice.
+    """
+    accepted = (*DTYPES, INT8)
+    if dtype not in accepted:
+        raise ModelError(f"dtype {dtype!r} is not known; accepted are {', '.join(accepted)}")
+    if dtype == INT8 and device != "cpu":
+        raise ModelError(f"dtype 'int8' runs on the CPU only, not on {device!r}; try bfloat16")
+    path = None if name == TINY else resolve(name)
+    with garbage_left():
+        import torch
+
+        from labkit.model.config import DecoderConfig
+        from labkit.model.decoder import INT8_PARTS, Decoder
+
+        if path is None:
+            tiny, tokenizer = tiny_model(), tiny_tokenizer()
+            config, tensors = tiny.config.to_dict(), tiny.state_dict().get
+            ends = tiny.generation_config.eos_token_id
+        else:
+            config, tensors, tokenizer = read_json(path / "config.json"), reader(path), None
+            tokenizer = read_tokenizer(path)
+            ends = read_ends(path, config)
+        decoder = Decoder(
+            DecoderConfig.read(config),
+            tensors,
+            dtype=torch.float32 if dtype == INT8 else getattr(torch, dtype),
+            device=device,
+            int8=INT8_PARTS if dtype == INT8 else frozenset(),
+        )
+    return LoadedModel(name, path, decoder, tokenizer, as_ids(ends))
+
+
+def reader(path: Path) -> Callable:
+    """A function from a tensor's name to the tensor, read from whichever file has it; or None."""
+    from safetensors import safe_open
+
+    files = [safe_open(file, framework="pt") for file in sorted(path.glob("*.safetensors"))]
+    place = {name: file for file in files for name in file.keys()}  # noqa: SIM118
+
+    def read(name: str):
+        return place[name].get_tensor(name) if name in place else None
+
+    return read
+
+
+def read_ends(path: Path, config: dict):
+    """The end-of-sequence ids: generation_config.json goes before config.json."""
+    generation = path / "generation_config.json"
+    ends = read_json(generation).get("eos_token_id") if generation.exists() else None
+    return config.get("eos_token_id") if ends is None else ends
+
+
+def as_ids(ends) -> frozenset[int]:
+    """A set, from what configurations have: None, one id, or a list."""
+    return frozenset([] if ends is None else [ends] if isinstance(ends, int) else ends)
 
 
 @contextmanager
@@ -67,11 +127,21 @@ def garbage_left():
 
 def read(path: Path):
     """Model and tokenizer of a checkpoint that `checkpoint.checked` has looked at."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     try:
         with quiet_transformers():
             model = AutoModelForCausalLM.from_pretrained(path, dtype="auto", local_files_only=True)
-        return model, AutoTokenizer.from_pretrained(path, local_files_only=True)
+    except Exception as error:  # each of the readers raises kinds of its own
+        raise ModelError(f"{path} could not be read: {error}") from error
+    return model, read_tokenizer(path)
+
+
+def read_tokenizer(path: Path):
+    """The tokenizer of a checkpoint."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(path, local_files_only=True)
     except Exception as error:  # each of the readers raises kinds of its own
         raise ModelError(f"{path} could not be read: {error}") from error

@@ -1,0 +1,72 @@
+"""Rung 5: who runs is decided anew in each step.
+
+A request that ends makes room at once, one that arrives starts with the next step, and a long
+prompt is computed in chunks beside those that generate: continuous batching (Yu et al., "Orca",
+2022) over paged memory, with a budget of tokens.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+
+from labkit.engine.blocks import BlockPool
+from labkit.engine.request import Request, StepEvent
+from labkit.engine.runner import Runner
+from labkit.engine.scheduler import Scheduler
+from labkit.model.kv_cache import KVCache
+from labkit.model.sampling import sample
+
+
+class ContinuousEngine:
+    """The scheduler, the decoder and the sampler, one step after the other.
+
+    `limits` are the scheduler's: `max_num_batched_tokens`, `max_num_seqs`, `max_model_len`,
+    `policy`. `clock` gives seconds; `seed` is where the random numbers of requests that bring
+    no seed start.
+    """
+
+    def __init__(
+        self,
+        decoder,
+        eos_token_ids: Iterable[int],
+        num_blocks: int,
+        block_size: int = 16,
+        *,
+        prefix_caching: bool = True,
+        clock: Callable[[], float] = time.perf_counter,
+        seed: int = 0,
+        runner: type[Runner] = Runner,
+        **limits,
+    ):
+        self.eos_token_ids = frozenset(eos_token_ids)
+        self.clock, self.seed = clock, seed
+        self.scheduler = Scheduler(BlockPool(num_blocks, block_size, prefix_caching), **limits)
+        cache = KVCache(decoder.config, num_blocks, block_size, decoder.dtype, decoder.device)
+        self.runner = runner(decoder, cache)
+
+    @property
+    def unfinished(self) -> dict[str, Request]:
+        return self.scheduler.known
+
+    def add(self, request: Request) -> None:
+        """Puts a request in line. Raises ValueError as `Scheduler.add` does."""
+        request.prepare(self.eos_token_ids, self.seed)
+        self.scheduler.add(request)
+        self.seed += 1
+
+    def has_unfinished(self) -> bool:
+        return self.scheduler.has_unfinished()
+
+    def step(self) -> list[StepEvent]:
+        """One step: plan, compute, sample, commit. Returns an event for each new token."""
+        plan = self.scheduler.plan(self.clock())
+        chunks = plan.chunks.values()
+        sampled = []
+        if chunks:
+            parts = [(chunk.request, chunk.num_tokens) for chunk in chunks]
+            logits = self.runner.run(parts, plan.block_copies)
+            sampled = sample(logits, [chunk.request for chunk in chunks if chunk.samples])
+        return self.scheduler.commit(plan, sampled, self.clock())
+
+    def abort(self, request_id: str) -> bool:
+        """Ends a request in any state and frees its blocks; False when it had ended already."""
+        return self.scheduler.abort(request_id)

@@ -1,0 +1,37 @@
+"""From requests to logits: the next tokens of some requests through the decoder, in one batch."""
+
+from collections.abc import Sequence
+
+import torch
+
+from labkit.engine.request import Request
+from labkit.model.flat_batch import FlatBatch, Span
+
+
+def span_of(request: Request, num_tokens: int) -> Span:
+    """The next `num_tokens` tokens of a request; its block table has room for them."""
+    start = request.num_computed_tokens
+    end = start + num_tokens
+    return Span(
+        request.tokens_between(start, end), start, request.block_table, end == request.num_tokens
+    )
+
+
+class Runner:
+    """A decoder with its KV cache."""
+
+    def __init__(self, decoder, cache):
+        self.decoder, self.cache = decoder, cache
+
+    def run(
+        self, parts: Sequence[tuple[Request, int]], block_copies: Sequence[tuple[int, int]] = ()
+    ) -> torch.Tensor:
+        """One step over (request, how many of its next tokens) pairs.
+
+        Returns logits `[R_sampled, vocab]`, a row for each request all of whose known tokens
+        are computed with this step, in order.
+        """
+        self.cache.copy_blocks(block_copies)
+        spans = [span_of(request, num_tokens) for request, num_tokens in parts]
+        batch = FlatBatch.build(spans, self.cache.block_size, self.decoder.device)
+        return self.decoder(batch, self.cache)
