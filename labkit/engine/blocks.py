@@ -27,8 +27,8 @@ def hash_block(parent: bytes, token_ids: Sequence[int]) -> bytes:
 
 
 def root_hash(salt: str) -> bytes:
-    """What the first block of a sequence has for a parent."""
-    return hashlib.blake2b(salt.encode(), digest_size=32).digest()
+    """What the first block of a sequence has for a parent. Any text is a salt, as JSON has it."""
+    return hashlib.blake2b(salt.encode(errors="surrogatepass"), digest_size=32).digest()
 
 
 class BlockPool:
