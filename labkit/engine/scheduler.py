@@ -85,7 +85,7 @@ class Scheduler:
         self.max_num_batched_tokens = max_num_batched_tokens
         self.max_num_seqs = max_num_seqs
         self.max_model_len = max_model_len
-        self.policy = policy or FCFS()
+        self.policy = FCFS() if policy is None else policy
         self.running: dict[str, Request] = {}
         self.copies: dict[str, list[Request]] = {}  # parent's id → copies that wait for its prompt
         self.known: dict[str, Request] = {}  # every unfinished request
@@ -98,8 +98,8 @@ class Scheduler:
         """
         refuse_duplicate(request, self.known)
         self._refuse_what_never_fits(request)
-        self.known[request.request_id] = request
         parent = self.known.get(request.copy_of)
+        self.known[request.request_id] = request
         if parent and parent.num_computed_tokens < parent.num_prompt_tokens:
             self.copies.setdefault(parent.request_id, []).append(request)
         else:
@@ -200,15 +200,26 @@ class Scheduler:
 
         At least one token is left to compute: without it there would be no logits.
         """
+        shared = []
+        if self.pool.prefix_caching:
+            num_full = (request.num_tokens - 1) // self.pool.block_size
+            shared = self.pool.find(self._hashes(request, num_full))
+        num_found, num_shared = len(shared) * self.pool.block_size, request.num_prompt_tokens - 1
+        parent = self._parent(request)
+        if parent is None or num_found >= num_shared:
+            return shared, num_found
+        return parent.block_table[: self.pool.blocks_for(num_shared)], num_shared
+
+    def _parent(self, request: Request) -> Request | None:
+        """The running request that `request` is a copy of, if its prompt is computed.
+
+        Its id may have been given to a stranger since, and a stranger's blocks are not shared.
+        """
         parent = self.running.get(request.copy_of)
-        if parent and parent.num_computed_tokens >= parent.num_prompt_tokens:
-            num_tokens = request.num_prompt_tokens - 1
-            return parent.block_table[: self.pool.blocks_for(num_tokens)], num_tokens
-        if not self.pool.prefix_caching:
-            return [], 0
-        num_full = (request.num_tokens - 1) // self.pool.block_size
-        shared = self.pool.find(self._hashes(request, num_full))
-        return shared, len(shared) * self.pool.block_size
+        if parent is None or parent.num_computed_tokens < parent.num_prompt_tokens:
+            return None
+        equal = parent.prompt_token_ids == request.prompt_token_ids
+        return parent if equal and parent.cache_salt == request.cache_salt else None
 
     def _hashes(self, request: Request, count: int) -> list[bytes]:
         """The hashes of the first `count` blocks of a request, which must be full."""
