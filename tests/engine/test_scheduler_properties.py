@@ -1,0 +1,227 @@
+"""What holds in every step of any history: requests, copies, aborts, and blocks that run out.
+
+`FakeEngine` checks each plan, the books, and that each request reads its own text from memory.
+Here is what happens, and what must have come of it in the end.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from scheduling import EOS, FakeEngine
+
+from labkit.engine.policies import FCFS
+from labkit.engine.request import Request
+
+# Few different tokens, so that beginnings are often equal.
+prompts = st.lists(st.integers(0, 1), min_size=1, max_size=12)
+outputs = st.lists(st.sampled_from([0, 0, 0, 1, 1, EOS, "a logit is NaN"]), min_size=1, max_size=6)
+salts = st.sampled_from(["", "", "x"])
+
+
+class AnybodyGivesWay(FCFS):
+    """Takes the blocks of one at random, perhaps one that is in the step already."""
+
+    def __init__(self, seed: int):
+        super().__init__()
+        self.random = Random(seed)
+
+    def victim(self, running):
+        return self.random.choice(list(running.values()))
+
+
+@dataclass
+class Stream:
+    """What is known of a request from outside: its script, and the events that came."""
+
+    request: Request
+    script: list[int | str]
+    aborted: bool = False
+    events: list = field(default_factory=list)
+
+    def scripted(self, index: int) -> int | str:
+        return self.script[index % len(self.script)]
+
+    def check_end(self, pool) -> None:
+        """Its tokens are those of the script, however it was scheduled, up to the right end."""
+        request, tokens = self.request, [e.token_id for e in self.events if e.error is None]
+        assert tokens == request.output_token_ids
+        assert tokens == [self.scripted(index) for index in range(len(tokens))]
+        ends = [event for event in self.events if event.finish_reason]
+        assert ends == ([] if self.aborted else self.events[-1:])
+        assert [event.time for event in self.events] == sorted({e.time for e in self.events})
+        if self.aborted:
+            assert request.finish_reason == "abort" and len(tokens) < request.max_tokens
+            return
+        [end] = ends
+        assert end.finish_reason == request.finish_reason and end.error == request.error
+        next_one = self.scripted(len(tokens))
+        stops = [not request.ignore_eos and token == EOS for token in tokens]
+        assert not any(stops[:-1])
+        match end.finish_reason:
+            case "stop":
+                assert stops[-1]
+            case "length":
+                assert len(tokens) == request.max_tokens and not stops[-1]
+            case "error" if isinstance(next_one, str) and end.error == next_one:
+                assert len(tokens) < request.max_tokens
+            case "error":
+                assert "out of KV blocks" in end.error
+                assert pool.blocks_for(request.num_tokens) > pool.num_blocks
+
+
+class Histories(RuleBasedStateMachine):
+    """Any order of arrivals, steps and aborts, on a small pool.
+
+    `fair` has the default policy, under which each request must come to its end.
+    """
+
+    fair = True
+
+    @initialize(
+        num_blocks=st.integers(1, 12),
+        block_size=st.sampled_from([1, 2, 4]),
+        prefix_caching=st.booleans(),
+        max_num_batched_tokens=st.sampled_from([1, 2, 3, 5, 8, 16]),
+        max_num_seqs=st.integers(1, 5),
+        max_model_len=st.none() | st.integers(8, 24),
+        seed=st.integers(0, 99),
+    )
+    def start(self, seed, **limits):
+        policy = FCFS() if self.fair else AnybodyGivesWay(seed)
+        self.engine = FakeEngine(next_token=self.next_token, policy=policy, **limits)
+        self.streams: dict[str, Stream] = {}  # of the latest request with an id
+        self.past: list[Stream] = []
+
+    def next_token(self, request):
+        return self.streams[request.request_id].scripted(len(request.output_token_ids))
+
+    @property
+    def known(self):
+        return self.engine.scheduler.known
+
+    def try_to_add(self, request_id, prompt, script, max_tokens, **fields):
+        """Adds a request where it is not refused, and is refused only for a reason."""
+        pool, most = self.engine.pool, self.engine.scheduler.max_model_len
+        least = max_tokens if fields.get("ignore_eos") else 1
+        fits = pool.blocks_for(len(prompt) + least - 1) <= pool.num_blocks
+        fits = fits and (most is None or len(prompt) + max_tokens <= most)
+        if request_id in self.known or not fits:
+            with pytest.raises(ValueError, match=f"'{request_id}'"):
+                self.engine.add(request_id, prompt, max_tokens, **fields)
+            return
+        request = self.engine.add(request_id, prompt, max_tokens, **fields)
+        if request_id in self.streams:
+            self.past.append(self.streams[request_id])
+        self.streams[request_id] = Stream(request, script)
+
+    @rule(
+        request_id=st.sampled_from("abcdefgh"),
+        prompt=prompts,
+        script=outputs,
+        max_tokens=st.integers(1, 16),
+        cache_salt=salts,
+        ignore_eos=st.booleans(),
+        more=st.lists(outputs, max_size=2),
+    )
+    def add(self, request_id, prompt, script, max_tokens, more, **fields):
+        self.try_to_add(request_id, prompt, script, max_tokens, **fields)
+        for number, other in enumerate(more):  # n > 1
+            copy_id = f"{request_id}.{number}"
+            self.try_to_add(copy_id, prompt, other, max_tokens, copy_of=request_id, **fields)
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), script=outputs, max_tokens=st.integers(1, 16))
+    def add_late_copy(self, data, script, max_tokens):
+        parent = self.known[data.draw(st.sampled_from(sorted(self.known)))]
+        copy_id = data.draw(st.sampled_from("ABCD"))
+        self.try_to_add(
+            copy_id,
+            parent.prompt_token_ids,
+            script,
+            max_tokens,
+            copy_of=parent.request_id,
+            cache_salt=parent.cache_salt,
+        )
+
+    @rule(count=st.integers(1, 5))
+    def steps(self, count):
+        for _ in range(count):
+            self.step()
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def abort(self, data):
+        self.abort_one(data.draw(st.sampled_from(sorted(self.known))))
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), again=st.booleans())
+    def abort_while_a_step_is_computed(self, data, again):
+        request_id = data.draw(st.sampled_from(sorted(self.known)))
+
+        def meanwhile():
+            if request_id in self.known:  # planning may have failed it
+                self.abort_one(request_id)
+            if again:
+                self.try_to_add(request_id, [0, 1, 0], [1], 3)
+
+        self.step(meanwhile)
+
+    @rule(request_id=st.sampled_from("abcdefghABCD"))
+    def abort_says_the_truth(self, request_id):
+        if request_id not in self.known:
+            assert self.engine.scheduler.abort(request_id) is False
+
+    def abort_one(self, request_id):
+        self.streams[request_id].aborted = True
+        assert self.engine.scheduler.abort(request_id) is True
+        assert self.engine.scheduler.abort(request_id) is False
+
+    def step(self, meanwhile=None):
+        seen = len(self.engine.events)
+        current = dict(self.streams)
+        self.engine.step(meanwhile)
+        for event in self.engine.events[seen:]:
+            current[event.request_id].events.append(event)
+
+    def teardown(self):
+        if not hasattr(self, "engine"):
+            return
+        if self.fair:
+            # The first of those that run is never preempted and advances in each step.
+            most = sum(r.num_prompt_tokens + r.max_tokens + 1 for r in self.known.values())
+            for _ in range(most):
+                if self.known:
+                    self.step()
+        else:
+            for request_id in list(self.known):
+                self.abort_one(request_id)
+        assert not self.known and not self.engine.scheduler.has_unfinished()
+        assert self.engine.pool.num_used == 0
+        assert not self.engine.scheduler.copies and not self.engine.scheduler.policy.waiting
+        for stream in [*self.past, *self.streams.values()]:
+            stream.check_end(self.engine.pool)
+
+
+class UnfairHistories(Histories):
+    fair = False
+
+
+MODERATE = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+def test_any_history_keeps_the_books_and_ends():
+    run_state_machine_as_test(Histories, settings=MODERATE)
+
+
+def test_any_history_keeps_the_books_whoever_gives_way():
+    run_state_machine_as_test(UnfairHistories, settings=MODERATE)
