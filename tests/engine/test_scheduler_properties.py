@@ -23,9 +23,20 @@ from labkit.engine.policies import FCFS
 from labkit.engine.request import Request
 
 # Few different tokens, so that beginnings are often equal.
-prompts = st.lists(st.integers(0, 1), min_size=1, max_size=12)
-outputs = st.lists(st.sampled_from([0, 0, 0, 1, 1, EOS, "a logit is NaN"]), min_size=1, max_size=6)
-salts = st.sampled_from(["", "", "x"])
+tokens = st.lists(st.integers(0, 1), min_size=1, max_size=12)
+endings = st.sampled_from([[], [], [], [EOS], ["a logit is NaN"]])
+scripts = st.builds(list.__add__, tokens, endings)
+lengths = st.integers(1, 16)
+requests = st.fixed_dictionaries(
+    {
+        "request_id": st.sampled_from("abcdefgh"),
+        "prompt": tokens,
+        "scripts": st.lists(scripts, min_size=1, max_size=3),  # more than one: n > 1
+        "max_tokens": lengths,
+        "cache_salt": st.sampled_from(["", "", "x"]),
+        "ignore_eos": st.booleans(),
+    }
+)
 
 
 class AnybodyGivesWay(FCFS):
@@ -88,17 +99,23 @@ class Histories(RuleBasedStateMachine):
     fair = True
 
     @initialize(
-        num_blocks=st.integers(1, 12),
-        block_size=st.sampled_from([1, 2, 4]),
+        slots=st.integers(8, 40),  # room for one to four requests
+        block_size=st.sampled_from([1, 2, 4, 4]),
         prefix_caching=st.booleans(),
-        max_num_batched_tokens=st.sampled_from([1, 2, 3, 5, 8, 16]),
-        max_num_seqs=st.integers(1, 5),
-        max_model_len=st.none() | st.integers(8, 24),
+        max_num_batched_tokens=st.sampled_from([1, 5, 16, 16, 32]),
+        max_num_seqs=st.integers(2, 5),
+        max_model_len=st.sampled_from([None, None, 20]),
         seed=st.integers(0, 99),
     )
-    def start(self, seed, **limits):
+    def start(self, slots, block_size, seed, **limits):
         policy = FCFS() if self.fair else AnybodyGivesWay(seed)
-        self.engine = FakeEngine(next_token=self.next_token, policy=policy, **limits)
+        self.engine = FakeEngine(
+            slots // block_size,
+            block_size,
+            next_token=self.next_token,
+            policy=policy,
+            **limits,
+        )
         self.streams: dict[str, Stream] = {}  # of the latest request with an id
         self.past: list[Stream] = []
 
@@ -124,23 +141,19 @@ class Histories(RuleBasedStateMachine):
             self.past.append(self.streams[request_id])
         self.streams[request_id] = Stream(request, script)
 
-    @rule(
-        request_id=st.sampled_from("abcdefgh"),
-        prompt=prompts,
-        script=outputs,
-        max_tokens=st.integers(1, 16),
-        cache_salt=salts,
-        ignore_eos=st.booleans(),
-        more=st.lists(outputs, max_size=2),
-    )
-    def add(self, request_id, prompt, script, max_tokens, more, **fields):
-        self.try_to_add(request_id, prompt, script, max_tokens, **fields)
-        for number, other in enumerate(more):  # n > 1
+    @rule(arrivals=st.lists(requests, min_size=1, max_size=4))
+    def add(self, arrivals):
+        for arrival in arrivals:
+            self.add_one(**arrival)
+
+    def add_one(self, request_id, scripts, **fields):
+        self.try_to_add(request_id, script=scripts[0], **fields)
+        for number, script in enumerate(scripts[1:]):
             copy_id = f"{request_id}.{number}"
-            self.try_to_add(copy_id, prompt, other, max_tokens, copy_of=request_id, **fields)
+            self.try_to_add(copy_id, script=script, copy_of=request_id, **fields)
 
     @precondition(lambda self: self.known)
-    @rule(data=st.data(), script=outputs, max_tokens=st.integers(1, 16))
+    @rule(data=st.data(), script=scripts, max_tokens=lengths)
     def add_late_copy(self, data, script, max_tokens):
         parent = self.known[data.draw(st.sampled_from(sorted(self.known)))]
         copy_id = data.draw(st.sampled_from("ABCD"))
@@ -196,13 +209,12 @@ class Histories(RuleBasedStateMachine):
     def teardown(self):
         if not hasattr(self, "engine"):
             return
-        if self.fair:
-            # The first of those that run is never preempted and advances in each step.
-            most = sum(r.num_prompt_tokens + r.max_tokens + 1 for r in self.known.values())
-            for _ in range(most):
-                if self.known:
-                    self.step()
-        else:
+        # The first of those that run is never preempted, and advances in each step.
+        most = sum(r.num_prompt_tokens + r.max_tokens + 1 for r in self.known.values())
+        while self.known and most > 0:
+            self.step()
+            most -= 1
+        if not self.fair:  # nobody need be first for long
             for request_id in list(self.known):
                 self.abort_one(request_id)
         assert not self.known and not self.engine.scheduler.has_unfinished()
