@@ -396,9 +396,8 @@ def test_a_request_too_big_for_the_pool_takes_no_blocks_from_others_before_it_fa
     assert engine.num_preemptions == 0
 
 
-def test_a_request_that_outgrew_the_pool_while_it_waited_fails_too():
-    """Preempted with its seventeenth token just known, it can't be admitted again."""
-    engine = FakeEngine(num_blocks=5, prefix_caching=False, max_num_batched_tokens=32)
+def test_a_request_that_outgrows_the_pool_after_a_preemption_fails_too():
+    engine = FakeEngine(num_blocks=5, prefix_caching=False)
     engine.add("a", 3, max_tokens=30)
     b = engine.add("b", [7] * 16, max_tokens=30)
     engine.run(most_steps=60)

@@ -99,11 +99,11 @@ class Histories(RuleBasedStateMachine):
     fair = True
 
     @initialize(
-        slots=st.integers(8, 40),  # room for one to four requests
+        slots=st.integers(8, 64),  # room for one to six requests
         block_size=st.sampled_from([1, 2, 4, 4]),
         prefix_caching=st.booleans(),
         max_num_batched_tokens=st.sampled_from([1, 5, 16, 16, 32]),
-        max_num_seqs=st.integers(2, 5),
+        max_num_seqs=st.sampled_from([1, 3, 8]),
         max_model_len=st.sampled_from([None, None, 20]),
         seed=st.integers(0, 99),
     )
