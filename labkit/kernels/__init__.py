@@ -4,15 +4,15 @@
 """
 
 
-def attention_for(batch, num_heads: int, num_slots: int):
+def attention_for(batch, num_heads: int, num_kv_heads: int):
     """A callable `(q, kv) -> out` for one step, the same for every layer.
 
     `batch` is a `FlatBatch`; `q` is `[T, heads, head_dim]`, `kv` one layer of the cache,
-    `[num_blocks, block_size, 2, kv_heads, head_dim]`, which holds this step's keys and values
+    `[num_blocks, 2, kv_heads, block_size, head_dim]`, which holds this step's keys and values
     already; `out` is like `q`. What depends on the batch alone is prepared here, once a step.
     """
     from labkit.kernels import cpu, reference
 
     if batch.token_ids.device.type == "cpu":
-        return cpu.CPUAttention(batch, num_heads, num_slots)
+        return cpu.CPUAttention(batch, num_heads, num_kv_heads)
     return reference.GatheredAttention(batch)

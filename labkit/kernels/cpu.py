@@ -23,7 +23,7 @@ LIKE = 256  # contexts up to so many tokens go together; above, those within a f
 class CPUAttention:
     """Decoding requests in groups of like length, the others one by one."""
 
-    def __init__(self, batch, num_heads: int, num_slots: int):
+    def __init__(self, batch, num_heads: int, num_kv_heads: int):
         self.batch = batch
         starts = batch.query_start.tolist()
         groups: dict[int, list[int]] = {}
@@ -35,7 +35,7 @@ class CPUAttention:
                 groups.setdefault(max(LIKE, context_len - 1).bit_length(), []).append(r)
             else:
                 self.chunks.append((r, starts[r], starts[r + 1], context_len))
-        self.groups = [SparseDecode(batch, rs, num_heads, num_slots) for rs in groups.values()]
+        self.groups = [SparseDecode(batch, rs, num_heads, num_kv_heads) for rs in groups.values()]
 
     def __call__(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
         if len(self.groups) == 1 and not self.chunks:
@@ -54,50 +54,35 @@ class SparseDecode:
     """One new token each for the requests `requests` of a batch.
 
     The pattern has a row for every query head, in it a column for every key that it sees:
-    key and value of slot s, kv head g are rows `s * 2 * kv_heads + g` and `kv_heads` further of
-    the cache. `places` says where the entries stand in a table of scores that is padded to the
-    longest context, over whose rows the softmax goes.
+    `columns` are the rows of the cache that hold these keys. `places` says where the entries
+    stand in a table of scores that is padded to the longest context, over whose rows the softmax
+    goes.
     """
 
-    def __init__(self, batch, requests: list[int], num_heads: int, num_slots: int):
-        self.num_heads, self.num_slots = num_heads, num_slots
+    def __init__(self, batch, requests: list[int], num_heads: int, num_kv_heads: int):
+        size = batch.block_size
         self.rows = batch.query_start[:-1][requests]
+        self.values_after = num_kv_heads * size  # in a block the values follow the keys
         lengths = torch.tensor([batch.context_lens[r] for r in requests])
-        self.longest = int(lengths.max())
-        num_blocks = -(-self.longest // batch.block_size)
-        tables = batch.block_tables[requests, :num_blocks]
-        offsets = torch.arange(batch.block_size)
-        self.slots = (tables.unsqueeze(2) * batch.block_size + offsets).flatten(1)
-        self.slots = self.slots[:, : self.longest]  # [R, longest]
-        self.seen = torch.arange(self.longest) < lengths.unsqueeze(1)  # [R, longest]
+        longest = int(lengths.max())
+        tables = batch.block_tables[requests, : -(-longest // size)]
+        kv_head = torch.arange(num_heads) // (num_heads // num_kv_heads)
+        starts = tables.unsqueeze(1) * (2 * num_kv_heads) + kv_head.unsqueeze(1)
+        columns = (starts.unsqueeze(3) * size + torch.arange(size)).flatten(2)[..., :longest]
+        seen = torch.arange(longest) < lengths.view(-1, 1, 1)
+        seen = seen.expand(columns.shape)  # [R, heads, longest]
+        self.columns = columns[seen]
+        self.places = seen.flatten().nonzero().flatten()
+        self.scores = torch.full((len(requests) * num_heads, longest), float("-inf"))
         ends = lengths.repeat_interleave(num_heads).cumsum(0)
         self.row_starts = F.pad(ends, (1, 0))  # [R * heads + 1]
         self.pattern = None
 
-    def prepare(self, kv: torch.Tensor) -> None:
-        """Makes the pattern, once the first layer shows how many kv heads there are."""
-        num_kv_heads, num_heads = kv.shape[3], self.num_heads
-        kv_head = torch.arange(num_heads) // (num_heads // num_kv_heads)
-        columns = self.slots.unsqueeze(1) * (2 * num_kv_heads) + kv_head.unsqueeze(1)
-        seen = self.seen.unsqueeze(1).expand_as(columns)  # [R, heads, longest]
-        self.columns = columns[seen]
-        self.places = seen.flatten().nonzero().flatten()
-        self.scores = torch.full((len(self.slots) * num_heads, self.longest), float("-inf"))
-        with warnings.catch_warnings():  # "Sparse CSR tensor support is in beta state"
-            warnings.simplefilter("ignore")
-            self.pattern = torch.sparse_csr_tensor(
-                self.row_starts,
-                self.columns,
-                torch.zeros(len(self.columns)),
-                size=(len(self.slots) * num_heads, self.num_slots * 2 * num_kv_heads),
-                check_invariants=False,
-            )
-
     def __call__(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
-        if self.pattern is None:
-            self.prepare(kv)
         head_dim = q.shape[-1]
         vectors = kv.view(-1, head_dim)  # every key and value of the layer, one a row
+        if self.pattern is None:
+            self.pattern = self.make_pattern(len(vectors))
         products = torch.sparse.sampled_addmm(
             self.pattern,
             q.reshape(-1, head_dim),
@@ -108,8 +93,23 @@ class SparseDecode:
         ).values()
         self.scores.view(-1).index_copy_(0, self.places, products)
         weights = torch.softmax(self.scores, dim=1).view(-1).index_select(0, self.places)
-        values = vectors[kv.shape[3] :]  # a value stands `kv_heads` rows after its key
         out = F.embedding_bag(
-            self.columns, values, self.row_starts[:-1], mode="sum", per_sample_weights=weights
+            self.columns,
+            vectors[self.values_after :],
+            self.row_starts[:-1],
+            mode="sum",
+            per_sample_weights=weights,
         )
         return out.view_as(q)
+
+    def make_pattern(self, num_vectors: int) -> torch.Tensor:
+        """The entries that are to be computed, as a sparse matrix of zeros."""
+        with warnings.catch_warnings():  # "Sparse CSR tensor support is in beta state"
+            warnings.simplefilter("ignore")
+            return torch.sparse_csr_tensor(
+                self.row_starts,
+                self.columns,
+                torch.zeros(len(self.columns)),
+                size=(len(self.scores), num_vectors),
+                check_invariants=False,
+            )

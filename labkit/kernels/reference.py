@@ -7,12 +7,12 @@ import torch.nn.functional as F
 def attend(q: torch.Tensor, kv: torch.Tensor, start: int) -> torch.Tensor:
     """Causal attention of n queries of one sequence, the first of them at position `start`.
 
-    `q` is `[n, heads, head_dim]`; `kv` is `[start + n, 2, kv_heads, head_dim]`, the sequence's
+    `q` is `[n, heads, head_dim]`; `kv` is `[2, kv_heads, start + n, head_dim]`, the sequence's
     keys and values in order. Each group of `heads / kv_heads` query heads shares one kv head.
     Returns `[n, heads, head_dim]`.
     """
     queries = q.transpose(0, 1).unsqueeze(0)  # [1, heads, n, head_dim]
-    keys, values = kv.permute(1, 2, 0, 3).unsqueeze(1)  # [1, kv_heads, start + n, head_dim] each
+    keys, values = kv.unsqueeze(1)  # [1, kv_heads, start + n, head_dim] each
     sees = None if start == 0 else causal_mask(len(q), start, q.device)
     out = F.scaled_dot_product_attention(
         queries, keys, values, attn_mask=sees, is_causal=start == 0, enable_gqa=True
@@ -26,11 +26,8 @@ def causal_mask(n: int, start: int, device) -> torch.Tensor:
 
 
 def gather(kv: torch.Tensor, block_table: torch.Tensor, num_tokens: int) -> torch.Tensor:
-    """Keys and values of one sequence in order: `[num_tokens, 2, kv_heads, head_dim]`, copied.
-
-    Whole blocks are copied: with 16 tokens a copy moves kilobytes, not hundreds of bytes.
-    """
-    return kv.index_select(0, block_table).flatten(0, 1)[:num_tokens]
+    """Keys and values of one sequence in order: `[2, kv_heads, num_tokens, head_dim]`, copied."""
+    return kv[block_table].permute(1, 2, 0, 3, 4).flatten(2, 3)[:, :, :num_tokens]
 
 
 class PagedAttention:
@@ -69,8 +66,8 @@ class GatheredAttention(PagedAttention):
     def __call__(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
         if not self.is_decode:
             return super().__call__(q, kv)
-        own = kv[self.batch.block_tables].flatten(1, 2)  # [R, max_blocks * block_size, 2, ...]
-        keys, values = own.permute(2, 0, 3, 1, 4)  # [R, kv_heads, tokens, head_dim] each
+        own = kv[self.batch.block_tables]  # [R, max_blocks, 2, kv_heads, block_size, head_dim]
+        keys, values = own.permute(2, 0, 3, 1, 4, 5).flatten(3, 4)  # [R, kv_heads, tokens, ...]
         out = F.scaled_dot_product_attention(
             q.unsqueeze(2), keys, values, attn_mask=self.sees[:, None, None], enable_gqa=True
         )

@@ -20,38 +20,40 @@ INT8_PARTS = frozenset({"qkv", "o", "gate_up", "down", "head"})
 
 
 class Layer:
-    """The weights of one layer: four products and the norms before them."""
+    """The weights of one layer: four products.
+
+    The weight of a norm is a factor of each input channel, so it is multiplied into the weight
+    of the product that follows; what is left of the norm is one number per token.
+    """
 
     def __init__(self, config: DecoderConfig, read: Callable, product: Callable):
         d = config.head_dim
 
-        def bias(name: str) -> torch.Tensor | None:
-            return read(f"{name}.bias", optional=True)
+        def joined(names: list[str], kind: str) -> torch.Tensor | None:
+            """Several products of the same input as one; q and k in the order of `rotate_`."""
+            tensors = [read(f"{name}_proj.{kind}", optional=kind == "bias") for name in names]
+            if tensors[0] is None:
+                return None
+            return torch.cat([
+                paired(t, d) if name.endswith((".q", ".k")) else t
+                for name, t in zip(names, tensors, strict=True)
+            ])  # fmt: skip
+
+        def part(name: str, sources: list[str], norm: str | None):
+            weight, bias = joined(sources, "weight"), joined(sources, "bias")
+            return product(name, weight * read(norm) if norm else weight, bias)
 
         attn, mlp = "self_attn", "mlp"
-        q, k, v = (read(f"{attn}.{x}_proj.weight") for x in "qkv")
-        biases = [bias(f"{attn}.{x}_proj") for x in "qkv"]
-        if biases[0] is not None:
-            biases = [paired(biases[0], d), paired(biases[1], d), biases[2]]
-        self.attn_norm = read("input_layernorm.weight")
-        self.qkv = product(
-            "qkv",
-            torch.cat([paired(q, d), paired(k, d), v]),
-            torch.cat(biases) if biases[0] is not None else None,
+        self.qkv = part("qkv", [f"{attn}.{x}" for x in "qkv"], "input_layernorm.weight")
+        self.o = part("o", [f"{attn}.o"], None)
+        self.gate_up = part(
+            "gate_up", [f"{mlp}.gate", f"{mlp}.up"], "post_attention_layernorm.weight"
         )
+        self.down = part("down", [f"{mlp}.down"], None)
         self.q_norm = self.k_norm = None
         if config.qk_norm:
             self.q_norm = paired(read(f"{attn}.q_norm.weight"), d)
             self.k_norm = paired(read(f"{attn}.k_norm.weight"), d)
-        self.o = product("o", read(f"{attn}.o_proj.weight"), bias(f"{attn}.o_proj"))
-        self.mlp_norm = read("post_attention_layernorm.weight")
-        gate_bias, up_bias = bias(f"{mlp}.gate_proj"), bias(f"{mlp}.up_proj")
-        self.gate_up = product(
-            "gate_up",
-            torch.cat([read(f"{mlp}.gate_proj.weight"), read(f"{mlp}.up_proj.weight")]),
-            torch.cat([gate_bias, up_bias]) if gate_bias is not None else None,
-        )
-        self.down = product("down", read(f"{mlp}.down_proj.weight"), bias(f"{mlp}.down_proj"))
 
 
 class Decoder:
@@ -91,9 +93,9 @@ class Decoder:
                     f"model.layers.{i}.{name}", optional), product)
                 for i in range(config.num_layers)
             ]  # fmt: skip
-            self.norm = read("model.norm.weight")
             head = self.embedding if config.tied_head else read("lm_head.weight")
-            self.head = product("head", head, None)
+            self.head = product("head", head * read("model.norm.weight"), None)
+            self.eps = torch.tensor(config.rms_norm_eps, device=self.device)
             self.turns = rotations(config, config.max_position).to(self.device)
 
     @torch.inference_mode()
@@ -104,34 +106,36 @@ class Decoder:
         """
         x = F.embedding(batch.token_ids, self.embedding)  # [T, hidden]
         turns = self.turns[batch.positions].unsqueeze(1)  # [T, 1, head_dim / 2]
-        num_slots = cache.num_blocks * cache.block_size
-        attention = attention_for(batch, self.config.num_heads, num_slots)
+        rows = cache.rows(batch.slot_mapping)
+        attention = attention_for(batch, self.config.num_heads, self.config.num_kv_heads)
         for i, layer in enumerate(self.layers):
             qkv = self.queries_keys_values(layer, x, turns)
             heads, keys_values = qkv.tensor_split((self.config.num_heads,), dim=1)
-            cache.write(i, batch.slot_mapping, keys_values.flatten(1))
+            cache.write(i, rows, keys_values)
             attended = attention(heads.to(cache.dtype), cache.layers[i])
             x = layer.o(attended.flatten(1).to(self.dtype), add=x)
             x = layer.down(self.gated(layer, x), add=x)
-        return self.head(self.normed(x[batch.logits_rows], self.norm)).float()
+        x = x[batch.logits_rows]
+        return self.head(x, self.norm_scale(x)).float()
 
     def queries_keys_values(self, layer: Layer, x: torch.Tensor, turns) -> torch.Tensor:
         """`[T, heads + 2 * kv_heads, head_dim]` (float32): q and k turned to their positions."""
         config = self.config
-        qkv = layer.qkv(self.normed(x, layer.attn_norm)).float().unflatten(1, (-1, config.head_dim))
+        qkv = layer.qkv(x, self.norm_scale(x)).float().unflatten(1, (-1, config.head_dim))
         turned = qkv[:, : config.num_heads + config.num_kv_heads]
         if layer.q_norm is not None:
             q, k = turned.tensor_split((config.num_heads,), dim=1)
-            q.copy_(self.normed(q, layer.q_norm))
-            k.copy_(self.normed(k, layer.k_norm))
+            q.copy_(F.rms_norm(q, q.shape[-1:], layer.q_norm.float(), config.rms_norm_eps))
+            k.copy_(F.rms_norm(k, k.shape[-1:], layer.k_norm.float(), config.rms_norm_eps))
         rotate_(turned, turns)
         return qkv
 
     def gated(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
         """silu(gate) * up, `[T, intermediate]`: what the MLP's last product reads."""
-        gate, up = layer.gate_up(self.normed(x, layer.mlp_norm)).chunk(2, dim=1)
+        gate, up = layer.gate_up(x, self.norm_scale(x)).chunk(2, dim=1)
         return F.silu(gate).mul_(up)
 
-    def normed(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """x divided by the root of its mean square, times the weight (Zhang & Sennrich, 2019)."""
-        return F.rms_norm(x, weight.shape, weight, self.config.rms_norm_eps)
+    def norm_scale(self, x: torch.Tensor) -> torch.Tensor:
+        """1 / root of the mean square of each row, `[T, 1]`: RMSNorm (Zhang & Sennrich, 2019)."""
+        norm = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.float32)
+        return torch.addcmul(self.eps, norm, norm, value=1 / x.shape[1]).rsqrt_()

@@ -22,14 +22,15 @@ def bytes_per_block(config: DecoderConfig, block_size: int, dtype: torch.dtype, 
 class KVCache:
     """Room for `num_blocks * block_size` tokens in every layer.
 
-    `layers[i]` is `[num_blocks, block_size, 2, kv_heads, head_dim]`: for each slot the key and
-    then the value, so that a token's new keys and values are written in one go.
+    `layers[i]` is `[num_blocks, 2, kv_heads, block_size, head_dim]`: in each block the keys and
+    then the values, head after head. Attention reads all keys of one head, so those of a block
+    lie side by side.
     """
 
     def __init__(self, config: DecoderConfig, num_blocks: int, block_size: int, dtype, device):
         self.num_blocks, self.block_size = num_blocks, block_size
         self.dtype = cache_dtype(dtype, device)
-        shape = (num_blocks, block_size, 2, config.num_kv_heads, config.head_dim)
+        shape = (num_blocks, 2, config.num_kv_heads, block_size, config.head_dim)
         self.layers = [
             torch.zeros(shape, dtype=self.dtype, device=device) for _ in range(config.num_layers)
         ]
@@ -38,10 +39,21 @@ class KVCache:
     def num_bytes(self) -> int:
         return sum(layer.numel() * layer.element_size() for layer in self.layers)
 
-    def write(self, layer: int, slot_mapping: torch.Tensor, kv: torch.Tensor) -> None:
-        """Stores keys and values `[T, 2 * kv_heads * head_dim]` in slots `[T]` of one layer."""
-        slots = self.layers[layer].view(self.num_blocks * self.block_size, -1)
-        slots.index_copy_(0, slot_mapping, kv.to(self.dtype))
+    def rows(self, slot_mapping: torch.Tensor) -> torch.Tensor:
+        """Where new keys and values go, the same in every layer: `[T * 2 * kv_heads]`.
+
+        A layer is one tall matrix with a row of `head_dim` for each (block, key or value, kv
+        head, offset). `slot_mapping` `[T]` is block * block_size + offset.
+        """
+        per_block = self.layers[0].shape[1] * self.layers[0].shape[2]  # 2 * kv_heads
+        blocks = slot_mapping.div(self.block_size, rounding_mode="floor").unsqueeze(1)
+        heads = blocks * per_block + torch.arange(per_block, device=slot_mapping.device)
+        return (heads * self.block_size + (slot_mapping % self.block_size).unsqueeze(1)).flatten()
+
+    def write(self, layer: int, rows: torch.Tensor, kv: torch.Tensor) -> None:
+        """Stores new keys and values `[T, 2 * kv_heads, head_dim]` of one layer at `rows`."""
+        matrix = self.layers[layer].view(-1, kv.shape[-1])
+        matrix.index_copy_(0, rows, kv.flatten(0, 1).to(self.dtype))
 
     def copy_blocks(self, pairs: list[tuple[int, int]]) -> None:
         """Copies whole blocks, (from, to), one pair after the other."""
