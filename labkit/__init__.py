@@ -1,6 +1,7 @@
 """labkit: a small LLM server that is read, cut into exercises and run.
 
-Importing this package loads nothing but itself; torch comes with `labkit.model`.
+Importing this package loads nothing but itself; torch comes with `labkit.model`, and with
+`labkit.Engine`, the library: `from labkit import Engine, SamplingParams`.
 """
 
 import os
@@ -12,3 +13,16 @@ __version__ = "0.1.0"
 # 0.14 s took 6.5 s beside two busy programs on two cores. After a shorter spin the thread sleeps
 # and gives the core away: 0.40 s, and still 0.14 s on an idle machine. Read when torch loads.
 os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+
+
+def __getattr__(name: str):
+    """`Engine` and `SamplingParams`, loaded when they are first asked for."""
+    if name == "Engine":
+        from labkit.engine.engine import Engine
+
+        return Engine
+    if name == "SamplingParams":
+        from labkit.model.sampling_params import SamplingParams
+
+        return SamplingParams
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

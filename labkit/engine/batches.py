@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from labkit.engine.request import Request, State, StepEvent, refuse_duplicate
+from labkit.engine.request import Request, State, StepEvent, advance, refuse_duplicate
 from labkit.model.sampling import sample
 
 
@@ -62,17 +62,7 @@ class BatchEngine(ABC):
         if running:
             results = sample(self.next_logits(running), running)
             now = self.clock()
-            for request, result in zip(running, results, strict=True):
-                if result.error:
-                    request.finish("error", result.error)
-                else:
-                    request.append(result.token_id)
-                events.append(
-                    StepEvent(
-                        request.request_id, result.token_id, request.finish_reason, now,
-                        result.logprobs, request.error,
-                    )
-                )  # fmt: skip
+            events = [advance(r, result, now) for r, result in zip(running, results, strict=True)]
         self.leave([r for r in running if r.state is State.FINISHED])
         return events
 
@@ -104,8 +94,8 @@ class BatchEngine(ABC):
     def next_logits(self, running: list[Request]):
         """`[len(running), vocab]`: the scores of the token after each of `running`."""
 
-    def refuse_what_never_fits(self, request: Request) -> None:
+    def refuse_what_never_fits(self, request: Request) -> None:  # noqa: B027
         """Raises ValueError, with the numbers, when there is not the room for `request`."""
 
-    def release(self, request: Request) -> None:
+    def release(self, request: Request) -> None:  # noqa: B027, a rung without a cache has none
         """Gives back the memory of a request that has ended."""

@@ -34,14 +34,14 @@ class ContinuousEngine:
         prefix_caching: bool = True,
         clock: Callable[[], float] = time.perf_counter,
         seed: int = 0,
-        runner: type[Runner] = Runner,
         **limits,
     ):
         self.eos_token_ids = frozenset(eos_token_ids)
         self.clock, self.seed = clock, seed
         self.scheduler = Scheduler(BlockPool(num_blocks, block_size, prefix_caching), **limits)
+        num_blocks += decoder.spare_blocks
         cache = KVCache(decoder.config, num_blocks, block_size, decoder.dtype, decoder.device)
-        self.runner = runner(decoder, cache)
+        self.runner = Runner(decoder, cache)
 
     @property
     def unfinished(self) -> dict[str, Request]:

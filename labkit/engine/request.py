@@ -150,6 +150,18 @@ class StepEvent(TokenEvent):
     error: str | None = None
 
 
+def advance(request: Request, sampled, now: float) -> StepEvent:
+    """Gives a request its next token, or ends it with an error; the event that tells of it."""
+    if sampled.error:
+        request.finish("error", sampled.error)
+    else:
+        request.append(sampled.token_id)
+    return StepEvent(
+        request.request_id, sampled.token_id, request.finish_reason, now,
+        sampled.logprobs, request.error,
+    )  # fmt: skip
+
+
 def refuse_duplicate(request: Request, known: Sequence[str] | dict | set) -> None:
     """Raises ValueError when an unfinished request has the same id."""
     if request.request_id in known:

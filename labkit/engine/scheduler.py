@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from labkit.engine.blocks import BlockPool, hash_block, root_hash
 from labkit.engine.policies import FCFS
-from labkit.engine.request import Request, State, StepEvent, refuse_duplicate
+from labkit.engine.request import Request, State, StepEvent, advance, refuse_duplicate
 
 
 @dataclass(frozen=True)
@@ -139,18 +139,9 @@ class Scheduler:
             self._note_computed(request, chunk)
             if result is None:
                 continue
-            if result.error:
-                request.finish("error", result.error)
-            else:
-                request.append(result.token_id)
+            events.append(advance(request, result, now))
             if request.finish_reason:
                 self._forget(request)
-            events.append(
-                StepEvent(
-                    request.request_id, result.token_id, request.finish_reason, now,
-                    result.logprobs, request.error,
-                )
-            )  # fmt: skip
         return events
 
     def abort(self, request_id: str) -> bool:

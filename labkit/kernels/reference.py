@@ -1,5 +1,7 @@
 """Paged attention as it reads in a textbook: gather the blocks of a sequence, then attend."""
 
+from itertools import accumulate
+
 import torch
 import torch.nn.functional as F
 
@@ -35,7 +37,7 @@ class PagedAttention:
 
     def __init__(self, batch):
         self.batch = batch
-        starts = batch.query_start.tolist()
+        starts = [0, *accumulate(batch.query_lens)]
         self.spans = list(zip(starts, starts[1:], batch.context_lens, strict=False))
 
     def __call__(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:

@@ -63,6 +63,8 @@ class Decoder:
     of transformers has them, or None. `int8` names the products computed in 8-bit integers.
     """
 
+    spare_blocks = 0  # blocks of the cache that an engine must not give out
+
     def __init__(
         self,
         config: DecoderConfig,

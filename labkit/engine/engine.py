@@ -1,0 +1,245 @@
+"""The library: text in, text out, on any rung.
+
+    engine = Engine.load("smollm2-135m", kv_memory="1GB")
+    for answer in engine.generate(["Write about tea.", "Count to five."], SamplingParams()):
+        print(answer.text)
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from random import SystemRandom
+
+from labkit.engine import rungs
+from labkit.engine.request import FinishReason, Request, StepEvent
+from labkit.model.loading import LoadedModel
+from labkit.model.sampling import Logprobs
+from labkit.model.sampling_params import SamplingParams, child_seed
+from labkit.model.text import TextStream
+
+Prompt = str | Sequence[int]
+
+
+@dataclass
+class Output:
+    """One answer. `token_ids` are all tokens that were made, the one that ended it included."""
+
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[Logprobs] = field(default_factory=list)  # if they were asked for
+    finish_reason: FinishReason | None = None
+    error: str | None = None  # with finish_reason "error"
+
+
+@dataclass
+class Completion:
+    """One prompt and its answers: as many as `SamplingParams.n`."""
+
+    request_id: str
+    prompt_token_ids: list[int]
+    outputs: list[Output]
+
+    @property
+    def text(self) -> str:
+        return self.outputs[0].text
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is new of one answer in a stream. `text` is often empty: half a character waits."""
+
+    index: int  # which of the n answers
+    text: str
+    token_id: int | None
+    finish_reason: FinishReason | None = None
+    logprobs: Logprobs | None = None
+    error: str | None = None
+
+
+class Engine:
+    """A model, its tokenizer and one rung of the ladder.
+
+    `generate` and `stream` are for whoever wants text. `add`, `step` and `abort` are what they
+    are made of: requests in, token events out.
+    """
+
+    def __init__(self, loaded: LoadedModel, rung: str = "continuous", **options):
+        self.tokenizer, self.rung = loaded.tokenizer, rung
+        self.core = rungs.make(rung, loaded, **options)
+        self.encode_chat = loaded.encode_chat
+        self.numbers = count()
+
+    @classmethod
+    def load(
+        cls,
+        model: str = "smollm2-135m",
+        *,
+        rung: str = "continuous",
+        dtype: str = "float32",
+        device: str = "cpu",
+        **options,
+    ) -> "Engine":
+        """A model by name or path, ready to serve.
+
+        `dtype` is "float32", "bfloat16", "float16" or, on a CPU, "int8". The cache has
+        `num_blocks` blocks of `block_size` tokens, or what fits in `kv_memory` ("1GB", or bytes).
+        Further options: `max_model_len`, `max_num_seqs`, `max_num_batched_tokens`,
+        `prefix_caching`, `cuda_graphs`, `seed`; see `rungs.make`.
+
+        Raises ModelError for a model that can't be had, ValueError for an option that the rung
+        doesn't have or that can't be met.
+        """
+        return cls(rungs.load_for(rung, model, dtype, device), rung, **options)
+
+    def add(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+        arrival: float = 0.0,
+        cache_salt: str = "",
+    ) -> list[Request]:
+        """Puts a prompt in line: text, or token ids. Returns its requests, one for each answer.
+
+        With `n` answers the ids are `id`, `id/1`, `id/2`, …: the others share the blocks of the
+        first one's prompt. ValueError, and nothing is in line, when the prompt can't be served.
+        """
+        params = params or SamplingParams()
+        self.refuse_what_the_rung_ignores(params)
+        token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        first = f"request-{next(self.numbers)}" if request_id is None else request_id
+        seed = SystemRandom().getrandbits(63) if params.seed is None else params.seed
+        requests = [
+            Request(
+                first if index == 0 else f"{first}/{index}",
+                token_ids,
+                arrival=arrival,
+                sampling=params,
+                seed=child_seed(seed, index),
+                cache_salt=cache_salt,
+                copy_of=first if index else None,
+            )
+            for index in range(params.n)
+        ]
+        added = []
+        try:
+            for request in requests:
+                self.core.add(request)
+                added.append(request)
+        except ValueError:
+            for request in added:
+                self.core.abort(request.request_id)
+            raise
+        return requests
+
+    def step(self) -> list[StepEvent]:
+        """One step of the rung: an event for each new token."""
+        return self.core.step()
+
+    def abort(self, request_id: str) -> bool:
+        """Ends one request; False when it had ended already."""
+        return self.core.abort(request_id)
+
+    def has_unfinished(self) -> bool:
+        return self.core.has_unfinished()
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[Completion]:
+        """Answers to all prompts, in their order; `params` for all, or one for each.
+
+        A prompt is text or a list of token ids. ValueError when one of them can't be served;
+        then none is.
+        """
+        if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
+            prompts = [prompts]
+        one_for_all = params is None or isinstance(params, SamplingParams)
+        each = [params] * len(prompts) if one_for_all else list(params)
+        if len(each) != len(prompts):
+            raise ValueError(f"{len(prompts)} prompts and {len(each)} params; give one for each")
+        answers: dict[str, Answer] = {}
+        completions = []
+        try:
+            for prompt, its_params in zip(prompts, each, strict=True):
+                requests = self.add(prompt, its_params)
+                mine = [Answer(self, request, i) for i, request in enumerate(requests)]
+                answers |= {answer.request.request_id: answer for answer in mine}
+                completions.append(
+                    Completion(
+                        requests[0].request_id,
+                        requests[0].prompt_token_ids,
+                        [answer.output for answer in mine],
+                    )
+                )
+            while any(answer.output.finish_reason is None for answer in answers.values()):
+                for event in self.step():
+                    if event.request_id in answers:
+                        answers[event.request_id].take(event)
+        finally:
+            for request_id in answers:  # after an exception; those that ended don't mind
+                self.abort(request_id)
+        return completions
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Piece]:
+        """One prompt's answer, piece by piece, as it is made.
+
+        Requests are in line as soon as this is called. Leaving the loop aborts them.
+        """
+        requests = self.add(prompt, params)
+        return self.pieces({r.request_id: Answer(self, r, i) for i, r in enumerate(requests)})
+
+    def pieces(self, answers: dict[str, "Answer"]) -> Iterator[Piece]:
+        try:
+            while any(answer.output.finish_reason is None for answer in answers.values()):
+                for event in self.step():
+                    if event.request_id in answers:
+                        yield from answers[event.request_id].take(event)
+        finally:
+            for request_id in answers:
+                self.abort(request_id)
+
+    def refuse_what_the_rung_ignores(self, params: SamplingParams) -> None:
+        """The first rung knows nothing but the most likely token."""
+        plain = SamplingParams(
+            temperature=0.0, max_tokens=params.max_tokens, ignore_eos=params.ignore_eos,
+            stop=params.stop, skip_special_tokens=params.skip_special_tokens,
+        )  # fmt: skip
+        if self.rung == "naive" and replace(params, seed=None) != plain:
+            raise ValueError(
+                "rung 'naive' is greedy and knows max_tokens, ignore_eos and stop only; "
+                f"set temperature=0 and leave the rest out, or take another rung (got {params})"
+            )
+
+
+class Answer:
+    """Turns the events of one request into text, and ends it at a stop string."""
+
+    def __init__(self, engine: Engine, request: Request, index: int):
+        params = request.sampling
+        self.engine, self.request, self.index = engine, request, index
+        self.stream = TextStream(engine.tokenizer, params.stop, params.skip_special_tokens)
+        self.output = Output()
+
+    def take(self, event: StepEvent) -> list[Piece]:
+        """The piece that an event adds; none after a stop string has ended the answer."""
+        output = self.output
+        if output.finish_reason is not None:
+            return []
+        text, reason, logprobs = "", event.finish_reason, getattr(event, "logprobs", None)
+        if event.token_id is not None:
+            output.token_ids.append(event.token_id)
+            if logprobs is not None:
+                output.logprobs.append(logprobs)
+            if reason != "stop":  # the token that ends a text is not part of it
+                text = self.stream.push(event.token_id)
+        if reason is not None:
+            text += self.stream.flush()
+        if self.stream.stopped is not None:
+            self.engine.abort(self.request.request_id)
+            reason = "stop"
+        output.text += text
+        output.finish_reason, output.error = reason, getattr(event, "error", None)
+        return [Piece(self.index, text, event.token_id, reason, logprobs, output.error)]

@@ -1,0 +1,164 @@
+"""The ladder: every rung by name, made in one way, so that one program can run them all."""
+
+from collections.abc import Callable
+
+from labkit.engine.blocks import BlockPool
+from labkit.model import loading
+from labkit.model.checkpoint import ModelError
+
+BLOCK_SIZE = 16
+DEFAULT_KV_MEMORY = 2**30  # bytes
+RUNGS = ("naive", "static", "cached", "paged", "continuous")
+ON_TRANSFORMERS = ("naive", "static")
+
+
+def load_for(rung: str, model: str, dtype: str, device: str) -> loading.LoadedModel:
+    """The model as `rung` runs it: the first two on `transformers`, the others on our decoder."""
+    if rung not in RUNGS:
+        raise ValueError(f"rung {rung!r} is not known; accepted are {', '.join(RUNGS)}")
+    if rung not in ON_TRANSFORMERS:
+        return loading.load_decoder(model, dtype=dtype, device=device)
+    if dtype == loading.INT8:
+        raise ModelError(f"dtype 'int8' needs labkit's decoder; rung {rung!r} runs transformers")
+    return loading.load(model, dtype=dtype, device=device)
+
+
+def parse_bytes(amount: int | str) -> int:
+    """Bytes from a number, or from text such as "512MB", "2GiB" (both powers of 1024)."""
+    if isinstance(amount, int) and not isinstance(amount, bool):
+        return amount
+    text = str(amount).strip().upper().removesuffix("B").removesuffix("I")
+    power = "KMGT".find(text[-1:]) + 1 if text[-1:] else 0
+    try:
+        return int(float(text[:-1] if power else text) * 1024**power)
+    except ValueError:
+        raise ValueError(
+            f"{amount!r} is no amount of memory; write bytes, or '512MB' or '2GB'"
+        ) from None
+
+
+def blocks_in(kv_memory: int | str, decoder, block_size: int) -> int:
+    """How many blocks fit in `kv_memory`. ValueError when not even one does."""
+    from labkit.model.kv_cache import bytes_per_block
+
+    one = bytes_per_block(decoder.config, block_size, decoder.dtype, decoder.device)
+    count = parse_bytes(kv_memory) // one
+    if count < 1:
+        raise ValueError(
+            f"kv_memory {kv_memory!r} is less than one block of {block_size} tokens, "
+            f"{one:,} bytes; give more, or a smaller block_size"
+        )
+    return count
+
+
+def longest_sequence(decoder, room: int, max_model_len: int | None) -> int:
+    """How many tokens one request may have, prompt and output.
+
+    `room` is what the cache holds for one request. ValueError when `max_model_len` asks for
+    more than the model or the cache has, with both numbers.
+    """
+    limit = min(decoder.config.max_position, room)
+    if max_model_len is None:
+        return limit
+    if max_model_len < 2:
+        raise ValueError(f"max_model_len is {max_model_len}; 2 is the least, a token each way")
+    if max_model_len > limit:
+        raise ValueError(
+            f"max_model_len is {max_model_len}, the model has positions for "
+            f"{decoder.config.max_position} tokens and the KV cache room for {room}; "
+            "lower it, or give the cache more blocks"
+        )
+    return max_model_len
+
+
+def make(
+    rung: str,
+    loaded: loading.LoadedModel,
+    *,
+    num_blocks: int | None = None,
+    kv_memory: int | str | None = None,
+    block_size: int = BLOCK_SIZE,
+    max_model_len: int | None = None,
+    max_num_seqs: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    prefix_caching: bool | None = None,
+    cuda_graphs: bool = False,
+    seed: int = 0,
+    clock: Callable[[], float] | None = None,
+):
+    """An engine of one rung: `add(request)`, `step() -> events`, `abort(id)`, `has_unfinished()`.
+
+    The cache is `num_blocks` blocks, or what fits in `kv_memory` (1 GiB if neither is given).
+    `max_num_seqs` is the batch size of the rungs with fixed batches. ValueError for an option
+    that this rung doesn't have: nothing is accepted and ignored.
+    """
+    given = {
+        "num_blocks": num_blocks, "kv_memory": kv_memory, "max_model_len": max_model_len,
+        "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens,
+        "prefix_caching": prefix_caching, "cuda_graphs": cuda_graphs or None,
+    }  # fmt: skip
+    refuse_unknown(rung, {name for name, value in given.items() if value is not None})
+    timing = {} if clock is None else {"clock": clock}
+    ends = loaded.eos_token_ids
+    if rung == "naive":
+        from labkit.engine.naive import NaiveEngine
+
+        return NaiveEngine(loaded.model, ends, **timing)
+    if rung == "static":
+        from labkit.engine.static import StaticEngine
+
+        return StaticEngine(loaded.model, ends, max_num_seqs or 4, seed=seed, **timing)
+    decoder = loaded.model
+    if rung == "cached":
+        from labkit.engine.cached import CachedEngine
+
+        room = longest_sequence(decoder, decoder.config.max_position, max_model_len or None)
+        room = room if max_model_len else min(room, 1024)
+        return CachedEngine(decoder, ends, max_num_seqs or 4, room, seed=seed, **timing)
+    if num_blocks is None:
+        num_blocks = blocks_in(kv_memory or DEFAULT_KV_MEMORY, decoder, block_size)
+    elif kv_memory is not None:
+        raise ValueError(f"num_blocks {num_blocks} and kv_memory {kv_memory!r}: give one of them")
+    room = BlockPool(num_blocks, block_size).num_blocks * block_size
+    longest = longest_sequence(decoder, room, max_model_len)
+    if rung == "paged":
+        from labkit.engine.paged import PagedEngine
+
+        size = max_num_seqs or 16
+        return PagedEngine(
+            decoder, ends, num_blocks, block_size, size, longest, seed=seed, **timing
+        )
+    from labkit.engine.continuous import ContinuousEngine
+
+    if cuda_graphs:
+        from labkit.model.cuda_graphs import GraphDecoder
+
+        decoder = GraphDecoder(decoder)
+    return ContinuousEngine(
+        decoder,
+        ends,
+        num_blocks,
+        block_size,
+        prefix_caching=prefix_caching is not False,
+        max_num_seqs=max_num_seqs or 64,
+        max_num_batched_tokens=max_num_batched_tokens or 256,
+        max_model_len=longest,
+        seed=seed,
+        **timing,
+    )
+
+
+OPTIONS = {
+    "naive": set(),
+    "static": {"max_num_seqs"},
+    "cached": {"max_num_seqs", "max_model_len"},
+    "paged": {"max_num_seqs", "max_model_len", "num_blocks", "kv_memory"},
+}
+
+
+def refuse_unknown(rung: str, given: set[str]) -> None:
+    """ValueError for an option that a rung doesn't have."""
+    extra = sorted(given - OPTIONS[rung]) if rung in OPTIONS else []
+    if extra:
+        having = [name for name in RUNGS if extra[0] in OPTIONS.get(name, {extra[0]})]
+        raise ValueError(f"rung {rung!r} has no {extra[0]}; it belongs to {', '.join(having)}")
