@@ -8,7 +8,7 @@ from scheduling import EOS, FakeEngine, chain
 
 from labkit.engine.blocks import hash_block
 from labkit.engine.policies import FCFS
-from labkit.engine.request import State
+from labkit.engine.request import Request, State
 from labkit.model.sampling_params import SamplingParams
 
 
@@ -22,9 +22,16 @@ class OldestGivesWay(FCFS):
 def decoding(engine, *names, prompt=3, max_tokens=9):
     """Adds requests and steps until each of them generates."""
     requests = [engine.add(name, prompt, max_tokens) for name in names]
-    while not all(request.output_token_ids for request in requests):
-        engine.step()
+    step_until(engine, lambda: all(request.output_token_ids for request in requests))
     return requests
+
+
+def step_until(engine, condition, most_steps=50):
+    for _ in range(most_steps):
+        if condition():
+            return
+        engine.step()
+    pytest.fail(f"not so after {most_steps} steps")
 
 
 # Budget and slots
@@ -115,6 +122,14 @@ def test_a_stop_token_ends_a_request_and_is_an_event():
     engine.add("a", 3, max_tokens=9)
     engine.run()
     assert engine.tokens_of("a") == [7, 7, EOS]
+    assert engine.ends() == {"a": "stop"}
+
+
+def test_a_stop_token_among_the_first_min_tokens_does_not_end_a_request():
+    engine = FakeEngine(next_token=lambda r: EOS)
+    engine.add("a", 3, sampling=SamplingParams(max_tokens=9, min_tokens=2))
+    engine.run()
+    assert engine.tokens_of("a") == [EOS] * 3
     assert engine.ends() == {"a": "stop"}
 
 
@@ -367,6 +382,15 @@ def test_what_is_certain_to_be_generated_counts_too():
         engine.add("a", 12, sampling=SamplingParams(max_tokens=9, min_tokens=6))
 
 
+@pytest.mark.parametrize("ends", [{"stop": "."}, {"stop_token_ids": [5]}])
+def test_what_may_end_early_is_admitted(ends):
+    """It may turn out to fit: a stop string or a stop token can come before the blocks run out."""
+    engine = FakeEngine(num_blocks=4, next_token=lambda r: 5)
+    engine.add("a", 12, sampling=SamplingParams(max_tokens=20, ignore_eos=True, **ends))
+    engine.run(most_steps=7)
+    assert engine.ends() == {"a": "stop" if "stop_token_ids" in ends else "error"}
+
+
 @pytest.mark.parametrize(("prompt", "max_tokens"), [(16, 1), (12, 5), (1, 16)])
 def test_what_fits_to_the_last_slot_runs_to_its_end(prompt, max_tokens):
     """The last output token is never fed back, so it needs no slot."""
@@ -466,8 +490,7 @@ def test_abort_while_it_generates_returns_its_blocks_and_no_others():
 def test_abort_after_preemption():
     engine = FakeEngine(num_blocks=4)
     _, b = decoding(engine, "a", "b", prompt=7)
-    while b.state is not State.PREEMPTED:
-        engine.step()
+    step_until(engine, lambda: b.state is State.PREEMPTED)
     assert engine.scheduler.abort("b") is True
     engine.run()
     assert engine.ends() == {"a": "length"}
@@ -680,10 +703,8 @@ def test_a_preempted_copy_uses_the_cache_where_it_has_more_than_the_parent():
     engine = FakeEngine(num_blocks=8)
     engine.add("first", [7] * 4, max_tokens=10)
     [b] = with_copies(engine, "b", prompt=4, max_tokens=20)
-    while b.state is not State.PREEMPTED:
-        engine.step()
-    while b.state is not State.RUNNING:
-        engine.step()
+    step_until(engine, lambda: b.state is State.PREEMPTED)
+    step_until(engine, lambda: b.state is State.RUNNING)
     assert "a" in engine.scheduler.running
     assert b.num_cached_tokens >= 8  # the parent has the four of the prompt
 
@@ -695,7 +716,7 @@ def test_cached_tokens_of_a_copy_are_those_it_need_not_compute():
     assert b.num_cached_tokens == 6
 
 
-# Purity
+# What it costs, and what it does without
 
 
 def test_the_scheduler_needs_no_torch():
@@ -724,3 +745,11 @@ def test_the_hashes_of_a_request_are_a_chain_over_its_full_blocks():
     request = engine.add("a", 9, max_tokens=1, cache_salt="s")
     engine.run()
     assert request.block_hashes == chain("s", request.prompt_token_ids, 4)
+
+
+def test_tokens_between_is_a_slice_of_all_known_tokens():
+    request = Request("a", [1, 2, 3])
+    request.output_token_ids += [4, 5, 6]
+    for start in range(7):
+        for end in range(start, 7):
+            assert request.tokens_between(start, end) == request.token_ids[start:end]
