@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from labkit.kernels import attention_for
+from labkit.model.checkpoint import ModelError
 from labkit.model.config import DecoderConfig
 from labkit.model.flat_batch import FlatBatch
 from labkit.model.kv_cache import KVCache
@@ -29,18 +30,16 @@ class Layer:
     def __init__(self, config: DecoderConfig, read: Callable, product: Callable):
         d = config.head_dim
 
-        def joined(names: list[str], kind: str) -> torch.Tensor | None:
+        def joined(names: list[str], kind: str) -> torch.Tensor:
             """Several products of the same input as one; q and k in the order of `rotate_`."""
-            tensors = [read(f"{name}_proj.{kind}", optional=kind == "bias") for name in names]
-            if tensors[0] is None:
-                return None
+            tensors = [(name, read(f"{name}_proj.{kind}")) for name in names]
             return torch.cat([
-                paired(t, d) if name.endswith((".q", ".k")) else t
-                for name, t in zip(names, tensors, strict=True)
+                paired(t, d) if name.endswith((".q", ".k")) else t for name, t in tensors
             ])  # fmt: skip
 
         def part(name: str, sources: list[str], norm: str | None):
-            weight, bias = joined(sources, "weight"), joined(sources, "bias")
+            weight = joined(sources, "weight")
+            bias = joined(sources, "bias") if name in config.biased else None
             return product(name, weight * read(norm) if norm else weight, bias)
 
         attn, mlp = "self_attn", "mlp"
@@ -61,6 +60,7 @@ class Decoder:
 
     `tensors` gives the weight of a name (`model.layers.0.mlp.up_proj.weight`), as a checkpoint
     of transformers has them, or None. `int8` names the products computed in 8-bit integers.
+    Raises ModelError that names a tensor which is missing or of another shape.
     """
 
     spare_blocks = 0  # blocks of the cache that an engine must not give out
@@ -77,13 +77,14 @@ class Decoder:
         self.config, self.dtype, self.device = config, dtype, torch.device(device)
         plain = PackedLinear if can_pack(dtype, device) else Linear
 
-        def read(name: str, optional: bool = False) -> torch.Tensor | None:
-            tensor = tensors(name)
-            if tensor is not None:
-                return tensor.detach().to(device=self.device, dtype=dtype)
-            if optional:
-                return None
-            raise KeyError(f"the checkpoint has no tensor {name}")
+        def read(name: str) -> torch.Tensor:
+            tensor, shape = tensors(name), config.shape_of(name)
+            if tensor is None:
+                raise ModelError(f"the checkpoint has no tensor {name}; fetch it again")
+            if tensor.shape != shape:
+                found = f"tensor {name} of the checkpoint is {list(tensor.shape)}"
+                raise ModelError(f"{found}, by its config.json it must be {list(shape)}")
+            return tensor.detach().to(device=self.device, dtype=dtype)
 
         def product(part: str, weight: torch.Tensor, bias: torch.Tensor | None):
             return (Int8Linear if part in int8 else plain)(weight, bias)
@@ -91,10 +92,9 @@ class Decoder:
         with torch.inference_mode():
             self.embedding = read("model.embed_tokens.weight")
             self.layers = [
-                Layer(config, lambda name, optional=False, i=i: read(
-                    f"model.layers.{i}.{name}", optional), product)
+                Layer(config, lambda name, i=i: read(f"model.layers.{i}.{name}"), product)
                 for i in range(config.num_layers)
-            ]  # fmt: skip
+            ]
             head = self.embedding if config.tied_head else read("lm_head.weight")
             self.head = product("head", head * read("model.norm.weight"), None)
             self.eps = torch.tensor(config.rms_norm_eps, device=self.device)
