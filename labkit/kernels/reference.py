@@ -53,7 +53,8 @@ class GatheredAttention(PagedAttention):
     """For a GPU: all requests with one new token at once, over blocks gathered side by side.
 
     Nothing here depends on a length, only on shapes, so that a CUDA graph of a decode step
-    stays right while sequences grow: what lies past a sequence's end is masked.
+    stays right while sequences grow: what lies past a sequence's end is masked. It is set to 0,
+    too: there may be a NaN of a request that had the block before, and 0 times NaN is NaN.
     """
 
     def __init__(self, batch):
@@ -69,6 +70,8 @@ class GatheredAttention(PagedAttention):
         if not self.is_decode:
             return super().__call__(q, kv)
         own = kv[self.batch.block_tables]  # [R, max_blocks, 2, kv_heads, block_size, head_dim]
+        past = ~self.sees.unflatten(1, (-1, self.batch.block_size))[:, :, None, None, :, None]
+        own.masked_fill_(past, 0.0)
         keys, values = own.permute(2, 0, 3, 1, 4, 5).flatten(3, 4)  # [R, kv_heads, tokens, ...]
         out = F.scaled_dot_product_attention(
             q.unsqueeze(2), keys, values, attn_mask=self.sees[:, None, None], enable_gqa=True
