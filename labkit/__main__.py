@@ -15,6 +15,7 @@ usage: python3 -m labkit COMMAND [options]        (Windows: py -m labkit COMMAND
   lab        open the workbook in JupyterLab; the first time this sets everything up
   test       the same set-up, and then every test
   doctor     look at this machine and this checkout, and say what to mend
+  bench      measure: the rungs of the ladder, throughput, a decode step, the scheduler
   notebooks  build and check the notebooks (for whoever writes them)
 
 "python3 -m labkit COMMAND --help" tells more of each.

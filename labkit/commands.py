@@ -84,4 +84,20 @@ def run_notebooks(arguments: list[str]) -> int:
     return inside("-c", [code + "sys.exit(cli.main(sys.argv[1:]))", *arguments])
 
 
-COMMANDS = {"lab": run_lab, "test": run_test, "doctor": run_doctor, "notebooks": run_notebooks}
+def run_bench(arguments: list[str]) -> int:
+    """Measures; options are looked at before anything is set up."""
+    os.environ["LABKIT_STARTED_IN"] = os.getcwd()  # what runs inside starts in the checkout
+    from labkit.measure.bench import cli
+
+    cli.parse(arguments or ["--help"])
+    bootstrap.ensure_environment(command=shlex.join(["bench", *arguments]))
+    return inside("labkit.measure.bench", arguments)
+
+
+COMMANDS = {
+    "lab": run_lab,
+    "test": run_test,
+    "doctor": run_doctor,
+    "bench": run_bench,
+    "notebooks": run_notebooks,
+}

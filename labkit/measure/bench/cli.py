@@ -1,0 +1,43 @@
+"""The command line of the benchmarks: options in, a report out, one line when it can't be."""
+
+import sys
+from argparse import Namespace
+
+from labkit.console import SetupError
+from labkit.environment import again
+from labkit.measure.bench import arguments, ladder, scheduler
+from labkit.measure.bench.report import Report
+
+BENCHES = {"ladder": ladder, "scheduler": scheduler}
+DESCRIPTION = """\
+Measures on this machine, and prints the machine, the formula and the seed with every table.
+--json FILE writes what was printed, with more digits; nothing is written when a run fails.
+Other programs that run at the same time slow it down: close them for figures to be quoted."""
+
+
+def parse(argv: list[str]) -> Namespace:
+    """The options. Prints a help or one line about what is wrong, and exits, when it must."""
+    parser = arguments.Parser(prog=again("bench"), description=DESCRIPTION)
+    benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
+    for name, bench in BENCHES.items():
+        sub = benches.add_parser(name, help=bench.SUMMARY, description=bench.HELP)
+        bench.add_options(sub)
+        arguments.add_common(sub)
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    """Runs one benchmark; returns the exit status: 0, 1 when it failed, 130 after Ctrl-C."""
+    options = parse(argv)
+    report = Report(options.bench)
+    try:
+        BENCHES[options.bench].run(options, report)
+        report.write(options.json)
+    except (ValueError, OSError, MemoryError, SetupError) as error:
+        told = " ".join(str(error).split()) or type(error).__name__
+        print(f"FAIL bench {options.bench}: {told}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; nothing was written.", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,203 @@
+"""Puts a workload through an engine and writes down when each token existed."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import ceil
+
+from labkit.engine.request import Request
+from labkit.measure.metrics import Latency, latency
+
+Tell = Callable[[str], None]  # shows how far the work has come
+
+
+class BenchError(ValueError):
+    """A benchmark that can't be run as asked; the message names the value and the remedy."""
+
+
+@dataclass
+class Run:
+    """One workload through one engine. Times are seconds from the start of the run."""
+
+    arrivals: dict[str, float]  # when each request was due, by its id
+    token_times: dict[str, list[float]]
+    token_ids: dict[str, list[int]]
+    step_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(map(len, self.token_ids.values()))
+
+    @property
+    def seconds(self) -> float:
+        """From the first arrival to the last token."""
+        return max(t[-1] for t in self.token_times.values()) - min(self.arrivals.values())
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.num_tokens / self.seconds
+
+    @property
+    def latencies(self) -> dict[str, Latency]:
+        return {name: latency(self.arrivals[name], t) for name, t in self.token_times.items()}
+
+
+def drive(
+    engine,
+    requests: Sequence[Request],
+    tell: Tell = lambda text: None,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Run:
+    """Adds each of `requests` when it arrives, and steps `engine` until the last has ended.
+
+    `request.arrival` counts from the start of the run, on the engine's `clock`. A request that
+    arrives during a step is added after it; its own clock runs from when it was due.
+    `requests` stay as they are, for the next run. BenchError when one of them fails.
+    """
+    line = deque(sorted(map(fresh, requests), key=lambda r: r.arrival))
+    names, total = [r.request_id for r in requests], sum(r.max_tokens for r in requests)
+    run = Run(
+        {r.request_id: r.arrival for r in line},
+        {name: [] for name in names},
+        {name: [] for name in names},
+    )
+    done, start = 0, clock()
+    while line or engine.has_unfinished():
+        while line and start + line[0].arrival <= clock():
+            request = line.popleft()
+            request.arrival += start
+            engine.add(request)
+        if not engine.has_unfinished():
+            sleep(max(start + line[0].arrival - clock(), 0))
+            continue
+        begin = clock()
+        events = engine.step()
+        run.step_seconds.append(clock() - begin)
+        for event in events:
+            if event.token_id is None:
+                raise BenchError(f"request {event.request_id!r} failed: {event.error}")
+            run.token_times[event.request_id].append(event.time - start)
+            run.token_ids[event.request_id].append(event.token_id)
+        done += len(events)
+        tell(bar(done, total))
+    return run
+
+
+def fresh(request: Request) -> Request:
+    """The same request, not yet begun."""
+    return Request(
+        request.request_id,
+        request.prompt_token_ids,
+        request.max_tokens,
+        request.ignore_eos,
+        request.arrival,
+    )
+
+
+def warm_up(engine, request: Request) -> None:
+    """Two tokens of one request, before anything is measured: much is prepared only once."""
+    drive(engine, [Request("warm-up", request.prompt_token_ids, max_tokens=2)])
+    forget_prefixes(engine)
+
+
+def forget_prefixes(engine) -> None:
+    """Every run begins with an empty prefix cache, so that runs can be compared."""
+    scheduler = getattr(engine, "scheduler", None)
+    if scheduler is not None:
+        scheduler.pool.clear_cache()
+
+
+def bar(done: int, total: int, width: int = 20) -> str:
+    """How far it is, as a picture and as numbers."""
+    filled = min(width * done // max(total, 1), width)
+    return f"[{'#' * filled}{'.' * (width - filled)}] {done} of {total} tokens"
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """The smallest of `values` that at least `percent` % of them don't exceed (nearest rank).
+
+    None when there are no values.
+    """
+    ordered = sorted(values)
+    return ordered[max(ceil(len(ordered) * percent / 100), 1) - 1] if ordered else None
+
+
+class Watched:
+    """A decoder that counts what goes through it, and how full the blocks in use are.
+
+    In the place of an engine's own decoder. `most_held` is the most KV slots (room for one
+    token) held at once. `unused` sums the held slots without a token, `held` all held ones,
+    over all steps. A row of the cached rung is held whether a request is in it or not. Running
+    requests that a step leaves out are taken to have no unused slots.
+    """
+
+    def __init__(self, decoder, num_held_slots: Callable[[], int], fixed_rows: bool):
+        self._decoder, self._num_held, self._fixed = decoder, num_held_slots, fixed_rows
+        self.forget()
+
+    def __getattr__(self, name: str):
+        return getattr(self._decoder, name)
+
+    def forget(self) -> None:
+        """Counts from 0 again."""
+        self.passes = self.tokens = self.most_held = self.unused = self.held = 0
+
+    def __call__(self, batch, cache):
+        self.passes += 1
+        self.tokens += len(batch.token_ids)
+        held, size = self._num_held(), batch.block_size
+        if self._fixed:
+            self.unused += held - sum(batch.context_lens)
+        else:
+            self.unused += sum(-length % size for length in batch.context_lens)
+        self.held += held
+        self.most_held = max(self.most_held, held)
+        return self._decoder(batch, cache)
+
+
+def watch(engine) -> Watched:
+    """Puts a `Watched` decoder into an engine that has a KV cache."""
+    cache = engine.runner.cache
+    pool = getattr(engine, "pool", None)
+    if hasattr(engine, "scheduler"):
+        pool = engine.scheduler.pool
+
+    def num_held() -> int:
+        return (pool.num_used if pool else cache.num_blocks) * cache.block_size
+
+    engine.runner.decoder = Watched(engine.runner.decoder, num_held, fixed_rows=pool is None)
+    return engine.runner.decoder
+
+
+def bytes_per_slot(engine) -> float:
+    """What the keys and values of one token take in an engine's cache, over all layers."""
+    cache = engine.runner.cache
+    return cache.num_bytes / (cache.num_blocks * cache.block_size)
+
+
+@contextmanager
+def timed_calls(owner, *names: str):
+    """Gives a dict with the seconds spent in functions of `owner` while the block runs, by name."""
+    seconds = dict.fromkeys(names, 0.0)
+    originals = {name: getattr(owner, name) for name in names}
+
+    def timed(name: str):
+        def call(*args, **options):
+            begin = time.perf_counter()
+            try:
+                return originals[name](*args, **options)
+            finally:
+                seconds[name] += time.perf_counter() - begin
+
+        return call
+
+    for name in names:
+        setattr(owner, name, timed(name))
+    try:
+        yield seconds
+    finally:
+        for name, original in originals.items():
+            setattr(owner, name, original)
