@@ -19,6 +19,10 @@ from labkit.console import SetupError
 LEADS_ASTRAY = {"PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__", "VIRTUAL_ENV"}
 LEADS_ASTRAY |= {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_DRY_RUN"}
 
+# Linux' malloc asks for pages of 2 MB, if there are any: a step walks through all weights, and the
+# processor finds 270 such pages sooner than 138,000 small ones. 5 to 25% of a step, read at start.
+LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} if sys.platform == "linux" else {}
+
 CANT_MAKE = "the environment .venv can't be made"
 
 
@@ -93,7 +97,7 @@ def inside(module: str, arguments: list[str]) -> int:
     """Runs a module (or "-c" and code) with the Python of `.venv`; returns its status."""
     start = [module] if module == "-c" else ["-m", module]
     command = [str(venv_python()), *start, *arguments]
-    variables = clean(dict(os.environ))
+    variables = {**LARGE_PAGES, **clean(dict(os.environ))}
     process = subprocess.Popen(command, cwd=paths.repo_root(), env=variables)
     before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:

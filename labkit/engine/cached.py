@@ -50,12 +50,7 @@ class CachedEngine(BatchEngine):
         return batch
 
     def next_logits(self, running: list[Request]) -> torch.Tensor:
-        """The whole prompt in the first step, and one token in each step after it."""
-        parts = [(r, r.num_tokens - r.num_computed_tokens) for r in running]
-        logits = self.runner.run(parts)
-        for request in running:
-            request.num_computed_tokens = request.num_tokens
-        return logits
+        return self.runner.catch_up(running)
 
     def release(self, request: Request) -> None:
         request.block_table = []

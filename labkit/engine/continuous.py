@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterable
 
 from labkit.engine.blocks import BlockPool
+from labkit.engine.plan import StepPlan
 from labkit.engine.request import Request, StepEvent
 from labkit.engine.runner import Runner
 from labkit.engine.scheduler import Scheduler
 from labkit.model.kv_cache import KVCache
-from labkit.model.sampling import sample
+from labkit.model.sampling import Sampled, sample
 
 
 class ContinuousEngine:
@@ -57,15 +58,26 @@ class ContinuousEngine:
         return self.scheduler.has_unfinished()
 
     def step(self) -> list[StepEvent]:
-        """One step: plan, compute, sample, commit. Returns an event for each new token."""
+        """One step: plan, compute, sample, commit. Returns an event for each new token.
+
+        When the step can't be computed (memory, say), its requests end with that error; the
+        others, and the engine, go on.
+        """
         plan = self.scheduler.plan(self.clock())
-        chunks = plan.chunks.values()
-        sampled = []
-        if chunks:
-            parts = [(chunk.request, chunk.num_tokens) for chunk in chunks]
-            logits = self.runner.run(parts, plan.block_copies)
-            sampled = sample(logits, [chunk.request for chunk in chunks if chunk.samples])
+        try:
+            sampled = self.compute(plan)
+        except (RuntimeError, MemoryError) as error:
+            return self.scheduler.fail(plan, f"the step failed: {error}", self.clock())
         return self.scheduler.commit(plan, sampled, self.clock())
+
+    def compute(self, plan: StepPlan) -> list[Sampled]:
+        """A token for each chunk that `samples`, in order."""
+        chunks = plan.chunks.values()
+        if not chunks:
+            return []
+        parts = [(chunk.request, chunk.num_tokens) for chunk in chunks]
+        logits = self.runner.run(parts, plan.block_copies)
+        return sample(logits, [chunk.request for chunk in chunks if chunk.samples])
 
     def abort(self, request_id: str) -> bool:
         """Ends a request in any state and frees its blocks; False when it had ended already."""

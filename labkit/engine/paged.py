@@ -62,16 +62,10 @@ class PagedEngine(BatchEngine):
         return batch
 
     def next_logits(self, running: list[Request]) -> torch.Tensor:
-        """The whole prompt in the first step, and one token in each step after it."""
-        parts = []
         for request in running:
             missing = self.pool.blocks_for(request.num_tokens) - len(request.block_table)
             request.block_table += self.pool.allocate(missing)
-            parts.append((request, request.num_tokens - request.num_computed_tokens))
-        logits = self.runner.run(parts)
-        for request in running:
-            request.num_computed_tokens = request.num_tokens
-        return logits
+        return self.runner.catch_up(running)
 
     def release(self, request: Request) -> None:
         self.pool.free(request.block_table)

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from labkit.engine.request import Request, State
+from labkit.engine.request import Request
 
 
 class FCFS:
@@ -19,14 +19,15 @@ class FCFS:
     def __len__(self) -> int:
         return len(self.waiting)
 
-    def push(self, request: Request) -> None:
-        """A request waits: at the end of the line, or at its head after a preemption.
+    def push(self, request: Request, first: bool = False) -> None:
+        """A request waits: at the end of the line, or `first`, at its head.
 
-        Victims are taken in the reverse order of admission, each put before the last one, so
-        the line is always in order of arrival.
+        First are those that had their turn: a victim of preemption, and the copies of a prompt
+        that is just computed. Victims are taken in the reverse order of admission, each put
+        before the last one, so the line stays in order of arrival.
         """
         self.waiting[request.request_id] = request
-        if request.state is State.PREEMPTED:
+        if first:
             self.waiting.move_to_end(request.request_id, last=False)
 
     def peek(self) -> Request | None:

@@ -141,7 +141,7 @@ def make(
         block_size,
         prefix_caching=prefix_caching is not False,
         max_num_seqs=max_num_seqs or 64,
-        max_num_batched_tokens=max_num_batched_tokens or 256,
+        max_num_batched_tokens=max_num_batched_tokens or 512,
         max_model_len=longest,
         seed=seed,
         **timing,

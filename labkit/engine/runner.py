@@ -35,3 +35,13 @@ class Runner:
         spans = [span_of(request, num_tokens) for request, num_tokens in parts]
         batch = FlatBatch.build(spans, self.cache.block_size, self.decoder.device)
         return self.decoder(batch, self.cache)
+
+    def catch_up(self, requests: Sequence[Request]) -> torch.Tensor:
+        """All known tokens of `requests` that are not computed yet; logits `[R, vocab]`.
+
+        That is the whole prompt in the first step, and one token in each step after it.
+        """
+        logits = self.run([(r, r.num_tokens - r.num_computed_tokens) for r in requests])
+        for request in requests:
+            request.num_computed_tokens = request.num_tokens
+        return logits

@@ -7,56 +7,11 @@ request that generates has one known token not computed yet.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from labkit.engine.blocks import BlockPool, hash_block, root_hash
+from labkit.engine.plan import Chunk, StepPlan
 from labkit.engine.policies import FCFS
 from labkit.engine.request import Request, State, StepEvent, advance, refuse_duplicate
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """The tokens of one request that one step computes: `num_tokens` from `start` on."""
-
-    request: Request
-    start: int
-    num_tokens: int
-
-    @property
-    def end(self) -> int:
-        return self.start + self.num_tokens
-
-    @property
-    def samples(self) -> bool:
-        """Whether a new token follows: all known tokens are computed after this chunk."""
-        return self.end == self.request.num_tokens
-
-
-@dataclass
-class StepPlan:
-    """One step: made by `Scheduler.plan`, carried out by the engine, closed by `commit`.
-
-    Invariant: the chunks' tokens and `budget` add up to `max_num_batched_tokens`.
-    """
-
-    budget: int  # tokens that may still be scheduled in this step
-    chunks: dict[str, Chunk] = field(default_factory=dict)  # by request id, in order of admission
-    block_copies: list[tuple[int, int]] = field(default_factory=list)  # (from, to), before all else
-    preempted: list[Request] = field(default_factory=list)
-    failed: list[Request] = field(default_factory=list)
-
-    def add(self, request: Request, num_tokens: int) -> None:
-        self.chunks[request.request_id] = Chunk(request, request.num_computed_tokens, num_tokens)
-        self.budget -= num_tokens
-
-    def remove(self, request: Request) -> None:
-        """Takes back what was planned for a request, if anything was."""
-        chunk = self.chunks.pop(request.request_id, None)
-        self.budget += chunk.num_tokens if chunk else 0
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(chunk.num_tokens for chunk in self.chunks.values())
 
 
 class Scheduler:
@@ -70,7 +25,7 @@ class Scheduler:
     def __init__(
         self,
         pool: BlockPool,
-        max_num_batched_tokens: int = 256,
+        max_num_batched_tokens: int = 512,
         max_num_seqs: int = 64,
         max_model_len: int | None = None,
         policy: FCFS | None = None,
@@ -144,6 +99,15 @@ class Scheduler:
                 self._forget(request)
         return events
 
+    def fail(self, plan: StepPlan, reason: str, now: float) -> list[StepEvent]:
+        """Ends every request of a step that could not be computed; instead of `commit`."""
+        failed = [c.request for c in plan.chunks.values() if c.request.request_id in self.known]
+        for request in failed:
+            request.finish("error", reason)
+            self._forget(request)
+        ended = [*plan.failed, *failed]
+        return [StepEvent(r.request_id, None, "error", now, error=r.error) for r in ended]
+
     def abort(self, request_id: str) -> bool:
         """Ends a request in any state and frees its blocks. False when it had ended already."""
         request = self.known.get(request_id)
@@ -181,7 +145,9 @@ class Scheduler:
             self.policy.remove(request.request_id)
             self.pool.share(shared)
             request.block_table = list(shared)
-            request.num_computed_tokens = request.num_cached_tokens = num_cached
+            request.num_computed_tokens = num_cached
+            if request.num_preemptions == 0:  # later it finds what it computed itself
+                request.num_cached_tokens = num_cached
             request.state = State.RUNNING
             self.running[request.request_id] = request
             self._take_blocks(plan, request, min(request.num_tokens - num_cached, plan.budget))
@@ -253,7 +219,7 @@ class Scheduler:
         self._release(victim)
         victim.state = State.PREEMPTED
         victim.num_preemptions += 1
-        self.policy.push(victim)
+        self.policy.push(victim, first=True)
 
     def _release(self, request: Request) -> None:
         self.pool.free(request.block_table)
@@ -272,8 +238,8 @@ class Scheduler:
             self._start_copies(request)
 
     def _start_copies(self, parent: Request) -> None:
-        for request in self.copies.pop(parent.request_id, []):
-            self.policy.push(request)
+        for request in reversed(self.copies.pop(parent.request_id, [])):
+            self.policy.push(request, first=True)
 
     def _forget(self, request: Request) -> None:
         """Removes a request that has ended from wherever it is, and frees its blocks."""
@@ -281,8 +247,8 @@ class Scheduler:
         self._start_copies(request)
         self.running.pop(request.request_id, None)
         self.policy.remove(request.request_id)
-        for waiting in self.copies.values():
-            waiting[:] = [other for other in waiting if other is not request]
+        if request in self.copies.get(request.copy_of, ()):
+            self.copies[request.copy_of].remove(request)
         self._release(request)
 
     def _fails_alone(self, plan: StepPlan, request: Request, num_tokens: int) -> bool:

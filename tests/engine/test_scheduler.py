@@ -704,9 +704,25 @@ def test_a_preempted_copy_uses_the_cache_where_it_has_more_than_the_parent():
     engine.add("first", [7] * 4, max_tokens=10)
     [b] = with_copies(engine, "b", prompt=4, max_tokens=20)
     step_until(engine, lambda: b.state is State.PREEMPTED)
-    step_until(engine, lambda: b.state is State.RUNNING)
+    known = b.num_tokens
+    while b.state is State.PREEMPTED:
+        computed = engine.step().get("b", 0)
     assert "a" in engine.scheduler.running
-    assert b.num_cached_tokens >= 8  # the parent has the four of the prompt
+    assert known - computed >= 8  # the parent has the four of the prompt
+    assert b.num_cached_tokens == 3  # as at its first admission: what it made itself isn't a hit
+
+
+def test_the_requests_of_a_step_that_could_not_be_computed_fail_and_the_others_go_on():
+    engine = FakeEngine(max_num_seqs=1)
+    engine.add("a", 3)
+    waiting = engine.add("b", 3)
+    plan = engine.scheduler.plan(0.0)
+    [event] = engine.scheduler.fail(plan, "the step failed: no memory", 1.0)
+    assert (event.request_id, event.finish_reason) == ("a", "error")
+    assert event.error == "the step failed: no memory"
+    assert engine.scheduler.pool.num_used == 0
+    step_until(engine, lambda: waiting.state is State.FINISHED)
+    assert waiting.finish_reason == "length"
 
 
 def test_cached_tokens_of_a_copy_are_those_it_need_not_compute():

@@ -1,0 +1,50 @@
+"""What one step computes: made by the scheduler, carried out by the engine."""
+
+from dataclasses import dataclass, field
+
+from labkit.engine.request import Request
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The tokens of one request that one step computes: `num_tokens` from `start` on."""
+
+    request: Request
+    start: int
+    num_tokens: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.num_tokens
+
+    @property
+    def samples(self) -> bool:
+        """Whether a new token follows: all known tokens are computed after this chunk."""
+        return self.end == self.request.num_tokens
+
+
+@dataclass
+class StepPlan:
+    """One step: made by `Scheduler.plan`, carried out by the engine, closed by `commit`.
+
+    Invariant: the chunks' tokens and `budget` add up to `max_num_batched_tokens`.
+    """
+
+    budget: int  # tokens that may still be scheduled in this step
+    chunks: dict[str, Chunk] = field(default_factory=dict)  # by request id, in order of admission
+    block_copies: list[tuple[int, int]] = field(default_factory=list)  # (from, to), before all else
+    preempted: list[Request] = field(default_factory=list)
+    failed: list[Request] = field(default_factory=list)
+
+    def add(self, request: Request, num_tokens: int) -> None:
+        self.chunks[request.request_id] = Chunk(request, request.num_computed_tokens, num_tokens)
+        self.budget -= num_tokens
+
+    def remove(self, request: Request) -> None:
+        """Takes back what was planned for a request, if anything was."""
+        chunk = self.chunks.pop(request.request_id, None)
+        self.budget += chunk.num_tokens if chunk else 0
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(chunk.num_tokens for chunk in self.chunks.values())
