@@ -1,0 +1,197 @@
+"""`bench offline`: the continuous engine on one workload, all requests at once."""
+
+import statistics
+import sys
+import time
+from argparse import Namespace
+from dataclasses import replace
+
+from labkit.console import Stages
+from labkit.measure import workload
+from labkit.measure.bench import arguments, slots
+from labkit.measure.bench.drive import Run, drive, forget_prefixes, timed_calls
+from labkit.measure.bench.report import Column, Report, megabytes, milliseconds, percent
+
+SUMMARY = "throughput of the continuous engine; load time, memory, unused KV slots"
+HELP = """\
+Loads a model, gives the continuous engine all requests of a workload at once, and measures how
+fast they are done: the figure that servers are compared by. arrival_s is not looked at. Prefix
+caching is off unless asked for, since others are compared that way.
+
+  tokens/s    output tokens / (last token - start); each run, and the median of the runs.
+              The first run includes what is prepared only once
+  ready       from the start of this process until the engine could take a request, in which:
+              imports, weights (reading and packing), tokenizer
+  memory      resident memory of this process (RSS), with the KV pool and beside it
+  unused      KV slots that a request holds at its end and hasn't filled, for blocks of 8 to 128
+              tokens: ceil(length / block) * block - length, length = prompt + output - 1
+  perplexity  exp(mean negative log-likelihood) of a fixed text of about 1,400 tokens in windows
+              of 512, for this dtype and float32 (--perplexity)
+
+  python3 -m labkit bench offline --dtype int8 --perplexity
+  python3 -m labkit bench offline --workload mix16.jsonl --dtype float32 --json offline.json"""
+
+FORMULAS = [
+    "tokens/s = output tokens / (last token - start)",
+    "unused = ceil(length / block size) * block size - length; length = prompt + output - 1",
+]
+RUN_COLUMNS = [
+    Column("run", "run"),
+    Column("tokens", "tokens", "{:,}"),
+    Column("seconds", "seconds", "{:.2f}"),
+    Column("tokens_per_s", "tokens/s", "{:.1f}"),
+    Column("steps", "steps", "{:,}"),
+    Column("step_mean_s", "mean step ms", milliseconds),
+]
+SLOT_COLUMNS = [
+    Column("block_size", "block size"),
+    Column("unused_mean", "unused slots per request", "{:.1f}"),
+    Column("unused_share", "of the reserved", percent),
+    Column("source", "source"),
+]
+LOAD_COLUMNS = [Column("name", "until ready"), Column("seconds", "seconds", "{:.2f}")]
+PERPLEXITY_COLUMNS = [
+    Column("dtype", "dtype"),
+    Column("perplexity", "perplexity", "{:.3f}"),
+    Column("tokens", "tokens", "{:,}"),
+]
+
+
+def add_options(parser) -> None:
+    arguments.add_workload(parser)
+    arguments.add_model(parser)
+    parser.add_argument(
+        "--dtype",
+        type=arguments.dtype,
+        default="float32",
+        metavar="DTYPE",
+        help=f"{', '.join(arguments.CPU_DTYPES)} (default: float32)",
+    )
+    for name, default in [("runs", 3), ("max-num-batched-tokens", 256), ("max-num-seqs", 64)]:
+        parser.add_argument(
+            f"--{name}",
+            type=arguments.whole(1),
+            default=default,
+            metavar="N",
+            help=f"default: {default}",
+        )
+    parser.add_argument("--prefix-caching", action="store_true", help="share equal prefixes")
+    parser.add_argument("--perplexity", action="store_true", help="of a fixed text; some seconds")
+
+
+def run(options: Namespace, report: Report) -> None:
+    """Loads, runs, and prints four tables."""
+    asked, source = arguments.workload_of(options)
+    stages = Stages(1 + options.runs + options.perplexity, sys.stderr)
+    with stages.stage(f"loading {options.model} in {options.dtype}"):
+        loaded, engine, load = load_engine(options)
+        requests = workload.to_requests([replace(r, arrival_s=0.0) for r in asked], loaded)
+    report.header(
+        FORMULAS,
+        options.seed,
+        model=options.model,
+        dtype=options.dtype,
+        workload=f"{source}: {len(asked)} requests, all at once",
+        limits=f"{options.max_num_seqs} requests and {options.max_num_batched_tokens} tokens a "
+        f"step, prefix caching {'on' if options.prefix_caching else 'off'}",
+    )
+    if any(r.arrival_s for r in asked):
+        report.note("arrival_s is not looked at here: all requests are there from the start.")
+    report.table("load", LOAD_COLUMNS, load)
+    loaded_rss, watched, runs = resident_bytes(), slots.EndWatch(engine.scheduler), []
+    for number in range(1, options.runs + 1):
+        with stages.stage(f"run {number}") as tell:
+            forget_prefixes(engine)
+            runs.append(drive(engine, requests, tell))
+    tell_runs(runs, report)
+    tell_memory(engine, loaded_rss, report)
+    lengths = [slots.stored(r.num_prompt_tokens, len(runs[-1].token_ids[r.request_id]))
+               for r in requests]  # fmt: skip
+    size = engine.scheduler.pool.block_size
+    measured = slots.row(size, list(watched.pairs.values()), "measured")
+    report.table("unused_slots", SLOT_COLUMNS, [*slots.by_arithmetic(lengths), measured])
+    if options.perplexity:
+        with stages.stage("perplexity") as tell:
+            rows = perplexities(loaded, options, tell)
+        report.table("perplexity", PERPLEXITY_COLUMNS, rows)
+
+
+def load_engine(options: Namespace) -> tuple:
+    """The model and an engine over it, and what each part of loading took, as rows."""
+    import psutil
+
+    began = time.perf_counter()
+    from labkit.engine import rungs
+    from labkit.model import loading
+
+    with loading.garbage_left():
+        import torch  # noqa: F401
+        from transformers import AutoTokenizer, PreTrainedTokenizerFast  # noqa: F401
+
+        from labkit.model import decoder  # noqa: F401
+    imports = time.perf_counter() - began
+    began = time.perf_counter()
+    with timed_calls(loading, "read_tokenizer", "tiny_tokenizer") as tokenizer:
+        loaded = loading.load_decoder(options.model, dtype=options.dtype)
+    tokenizer_s = sum(tokenizer.values())
+    weights = time.perf_counter() - began - tokenizer_s
+    engine = rungs.make(
+        "continuous",
+        loaded,
+        max_num_seqs=options.max_num_seqs,
+        max_num_batched_tokens=options.max_num_batched_tokens,
+        prefix_caching=options.prefix_caching,
+    )
+    ready = time.time() - psutil.Process().create_time()
+    parts = {"imports": imports, "weights": weights, "tokenizer": tokenizer_s}
+    parts |= {"the rest": ready - sum(parts.values()), "from start of process to ready": ready}
+    return loaded, engine, [{"name": name, "seconds": value} for name, value in parts.items()]
+
+
+def tell_runs(runs: list[Run], report: Report) -> None:
+    rows = [
+        {
+            "run": number,
+            "tokens": run.num_tokens,
+            "seconds": run.seconds,
+            "tokens_per_s": run.tokens_per_s,
+            "steps": len(run.step_seconds),
+            "step_mean_s": statistics.fmean(run.step_seconds),
+        }
+        for number, run in enumerate(runs, start=1)
+    ]
+    report.table("rows", RUN_COLUMNS, rows)
+    median = statistics.median(run.tokens_per_s for run in runs)
+    report.keep(median_tokens_per_s=median)
+    report.note(f"median of {len(runs)} runs: {median:.1f} tokens/s")
+
+
+def tell_memory(engine, loaded_rss: int, report: Report) -> None:
+    pool, after = engine.runner.cache.num_bytes, resident_bytes()
+    report.keep(rss_loaded_bytes=loaded_rss, rss_after_bytes=after, kv_pool_bytes=pool)
+    report.note(
+        f"resident memory: {megabytes(loaded_rss)} MB loaded, {megabytes(after)} MB after the "
+        f"runs, of these {megabytes(after - pool)} MB beside the KV pool of {megabytes(pool)} MB\n"
+    )
+
+
+def resident_bytes() -> int:
+    """What this process holds of the machine's memory now."""
+    import psutil
+
+    return psutil.Process().memory_info().rss
+
+
+def perplexities(loaded, options: Namespace, tell) -> list[dict]:
+    """A row for the precision that was measured, and one for float32."""
+    from labkit.measure.bench.perplexity import perplexity
+    from labkit.model import loading
+
+    rows = []
+    for dtype in dict.fromkeys([options.dtype, "float32"]):
+        tell(dtype)
+        if dtype != options.dtype:
+            loaded = loading.load_decoder(options.model, dtype=dtype)
+        value, count = perplexity(loaded)
+        rows.append({"dtype": dtype, "perplexity": value, "tokens": count})
+    return rows
