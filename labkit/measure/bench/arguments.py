@@ -11,6 +11,7 @@ from labkit.measure import workload
 from labkit.model.loading import DTYPES
 
 CPU_DTYPES = (*(name for name in DTYPES if name != "float16"), "int8")
+MOST = 10_000_000  # of anything that can be asked for
 STARTED_IN = "LABKIT_STARTED_IN"  # a benchmark runs in the checkout; its paths count from here
 
 
@@ -50,16 +51,18 @@ def picture(text: str) -> Path:
     return writable(text)
 
 
-def whole(least: int) -> Callable[[str], int]:
-    """A whole number that is not below `least`."""
+def whole(least: int, most: int = MOST) -> Callable[[str], int]:
+    """A whole number from `least` to `most`."""
 
     def read(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = None
-        if value is None or value < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+        if value is None or not least <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no whole number from {least} to {most:,}; choose one"
+            )
         return value
 
     return read
@@ -95,6 +98,16 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         default="smollm2-135m",
         metavar="NAME",
         help="smollm2-135m, tiny, a folder or a hub name (default: smollm2-135m)",
+    )
+
+
+def add_dtype(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dtype",
+        type=dtype,
+        default="float32",
+        metavar="DTYPE",
+        help=f"{', '.join(CPU_DTYPES)} (default: float32)",
     )
 
 

@@ -5,10 +5,10 @@ from argparse import Namespace
 
 from labkit.console import SetupError
 from labkit.environment import again
-from labkit.measure.bench import arguments, ladder, offline, scheduler
+from labkit.measure.bench import arguments, decode, ladder, offline, scheduler
 from labkit.measure.bench.report import Report
 
-BENCHES = {"ladder": ladder, "offline": offline, "scheduler": scheduler}
+BENCHES = {"ladder": ladder, "offline": offline, "decode": decode, "scheduler": scheduler}
 DESCRIPTION = """\
 Measures on this machine, and prints the machine, the formula and the seed with every table.
 --json FILE writes what was printed, with more digits; nothing is written when a run fails.
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     try:
         BENCHES[options.bench].run(options, report)
         report.write(options.json)
-    except (ValueError, OSError, MemoryError, SetupError) as error:
+    except (ValueError, OSError, MemoryError, RuntimeError, SetupError) as error:
         told = " ".join(str(error).split()) or type(error).__name__
         print(f"FAIL bench {options.bench}: {told}", file=sys.stderr)
         return 1

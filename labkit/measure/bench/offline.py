@@ -60,13 +60,7 @@ PERPLEXITY_COLUMNS = [
 def add_options(parser) -> None:
     arguments.add_workload(parser)
     arguments.add_model(parser)
-    parser.add_argument(
-        "--dtype",
-        type=arguments.dtype,
-        default="float32",
-        metavar="DTYPE",
-        help=f"{', '.join(arguments.CPU_DTYPES)} (default: float32)",
-    )
+    arguments.add_dtype(parser)
     for name, default in [("runs", 3), ("max-num-batched-tokens", 256), ("max-num-seqs", 64)]:
         parser.add_argument(
             f"--{name}",
