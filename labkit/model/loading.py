@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +71,17 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
             config, tensors = tiny.config.to_dict(), tiny.state_dict().get
             ends = tiny.generation_config.eos_token_id
         else:
-            config, tensors, tokenizer = read_json(path / "config.json"), reader(path), None
+            config, tensors = read_json(path / "config.json"), reader(path)
             tokenizer = read_tokenizer(path)
             ends = read_ends(path, config)
-        decoder = Decoder(
-            DecoderConfig.read(config),
-            tensors,
-            dtype=torch.float32 if dtype == INT8 else getattr(torch, dtype),
-            device=device,
-            int8=INT8_PARTS if dtype == INT8 else frozenset(),
-        )
+        shape = DecoderConfig.read(config)
+        if dtype == INT8:
+            from labkit.model.rotation import rotated
+
+            tensors = rotated(tensors, shape.hidden_size, shape.tied_head)
+            decoder = Decoder(replace(shape, tied_head=False), tensors, int8=INT8_PARTS)
+        else:
+            decoder = Decoder(shape, tensors, dtype=getattr(torch, dtype), device=device)
     return LoadedModel(name, path, decoder, tokenizer, as_ids(ends))
 
 
