@@ -11,7 +11,7 @@ from labkit.console import Stages
 from labkit.measure.bench import arguments, decode_cost, decode_profile, roofs
 from labkit.measure.bench.drive import BenchError
 from labkit.measure.bench.report import Column, Report, megabytes, milliseconds, percent
-from labkit.measure.roofline import step_time
+from labkit.measure.roofline import Machine, step_time
 
 SUMMARY = "step time of the decoder against the roofline"
 HELP = """\
@@ -78,39 +78,20 @@ def add_options(parser) -> None:
 
 
 def run(options: Namespace, report: Report) -> None:
-    """Measures the roofs, then every cell that fits."""
-    from labkit.model import loading
-
-    cells = [(b, c) for c in sorted(options.context) for b in sorted(options.batch)]
+    """Measures the roofs, then every cell that fits, then the parts of a step."""
     stages = Stages(3 + options.profile, sys.stderr)
     with stages.stage(f"loading {options.model} in {options.dtype}"):
-        decoder = loading.load_decoder(options.model, dtype=options.dtype).model
-        limit = decoder.config.max_position
-        if max(options.context) > limit:
-            raise BenchError(
-                f"context {max(options.context)} is too long: {options.model} has positions for "
-                f"{limit} tokens; lower --context"
-            )
+        decoder = load(options)
     report.header(FORMULAS, options.seed, model=options.model, dtype=options.dtype)
     with stages.stage("memory and products at their best"):
         bandwidth, read = roofs.bandwidth()
         peak, product = roofs.peak(options.dtype)
     report.keep(bandwidth=bandwidth, peak=peak)
     report.note(f"bandwidth {bandwidth / 1e9:.1f} GB/s ({read}, best of {roofs.RUNS})")
-    report.note(f"peak {peak / 1e9:,.0f} GFLOP/s ({product}, best of {roofs.RUNS})\n")
-    rows, skipped = [], []
+    report.note(f"peak {peak / 1e9:,.0f} GFLOP/s ({product}, best of {roofs.RUNS})")
     with stages.stage("steps") as tell:
-        for batch, context in cells:
-            tell(f"batch {batch}, context {context}")
-            needed, free = memory_needed(decoder, batch, context), machine.memory()[1]
-            if needed > MEMORY_SHARE * free:
-                skipped.append(
-                    f"batch {batch}, context {context} is skipped: KV cache and step take "
-                    f"{needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"
-                )
-                continue
-            seconds = median_step(decoder, *prepared(decoder, batch, context, options.seed))
-            rows.append(row(decoder, options.dtype, batch, context, seconds, peak, bandwidth))
+        rows, skipped = measure(decoder, options, Machine(peak, bandwidth), tell)
+    report.say()
     report.table("rows", COLUMNS, rows)
     for told in skipped:
         report.note(told)
@@ -121,14 +102,45 @@ def run(options: Namespace, report: Report) -> None:
         report.table("profile", PROFILE_COLUMNS, parts)
 
 
-def row(decoder, dtype, batch, context, seconds: float, peak: float, bandwidth: float) -> dict:
+def load(options: Namespace):
+    """The decoder. BenchError when it has no positions for the contexts that are asked for."""
+    from labkit.model import loading
+
+    decoder = loading.load_decoder(options.model, dtype=options.dtype).model
+    limit, longest = decoder.config.max_position, max(options.context)
+    if longest > limit:
+        raise BenchError(
+            f"context {longest} is too long: {options.model} has positions for {limit} tokens; "
+            "lower --context"
+        )
+    return decoder
+
+
+def measure(decoder, options: Namespace, roof: Machine, tell) -> tuple[list[dict], list[str]]:
+    """A row for each cell, and a sentence for each that doesn't fit in memory."""
+    rows, skipped = [], []
+    for context in sorted(options.context):
+        for batch in sorted(options.batch):
+            cell = f"batch {batch}, context {context}"
+            tell(cell)
+            needed, free = memory_needed(decoder, batch, context), machine.memory()[1]
+            if needed > MEMORY_SHARE * free:
+                needed, free = f"{needed / 1e9:.1f} GB", f"{free / 1e9:.1f} GB are free"
+                skipped.append(f"{cell} is skipped: KV cache and step take {needed}, {free}")
+                continue
+            seconds = median_step(decoder, *prepared(decoder, batch, context, options.seed))
+            rows.append(row(decoder, options.dtype, batch, context, seconds, roof))
+    return rows, skipped
+
+
+def row(decoder, dtype: str, batch: int, context: int, seconds: float, roof: Machine) -> dict:
     """One cell of the table."""
     from labkit.model.kv_cache import cache_dtype
 
     kv_number = cache_dtype(decoder.dtype, decoder.device).itemsize
     num_bytes = decode_cost.step_bytes(decoder.config, dtype, batch, context, kv_number)
     flops = decode_cost.step_flops(decoder.config, batch, context)
-    floor, bound = step_time(flops, num_bytes, peak, bandwidth)
+    floor, bound = step_time(flops, num_bytes, roof.peak_flops, roof.bandwidth)
     return {
         "batch": batch, "context": context, "step_s": seconds, "bytes": num_bytes,
         "flops": flops, "floor_s": floor, "bound": bound, "fraction": floor / seconds,

@@ -11,16 +11,9 @@ from labkit.engine import rungs
 from labkit.engine.request import Request
 from labkit.measure import workload
 from labkit.measure.bench import arguments
-from labkit.measure.bench.drive import (
-    Run,
-    Tell,
-    bytes_per_slot,
-    drive,
-    percentile,
-    warm_up,
-    watch,
-)
+from labkit.measure.bench.drive import Run, Tell, drive, percentile, warm_up
 from labkit.measure.bench.report import Column, Report, megabytes, milliseconds, percent
+from labkit.measure.bench.watch import bytes_per_slot, watch
 from labkit.measure.generation import count_forwards
 
 SUMMARY = "every rung of the ladder on one workload"

@@ -9,8 +9,9 @@ from dataclasses import replace
 from labkit.console import Stages
 from labkit.measure import workload
 from labkit.measure.bench import arguments, slots
-from labkit.measure.bench.drive import Run, drive, forget_prefixes, timed_calls
+from labkit.measure.bench.drive import Run, drive, forget_prefixes
 from labkit.measure.bench.report import Column, Report, megabytes, milliseconds, percent
+from labkit.measure.bench.watch import timed_calls
 
 SUMMARY = "throughput of the continuous engine; load time, memory, unused KV slots"
 HELP = """\
@@ -74,7 +75,7 @@ def add_options(parser) -> None:
 
 
 def run(options: Namespace, report: Report) -> None:
-    """Loads, runs, and prints four tables."""
+    """Loads, runs, and prints what each took."""
     asked, source = arguments.workload_of(options)
     stages = Stages(1 + options.runs + options.perplexity, sys.stderr)
     with stages.stage(f"loading {options.model} in {options.dtype}"):
@@ -99,11 +100,7 @@ def run(options: Namespace, report: Report) -> None:
             runs.append(drive(engine, requests, tell))
     tell_runs(runs, report)
     tell_memory(engine, loaded_rss, report)
-    lengths = [slots.stored(r.num_prompt_tokens, len(runs[-1].token_ids[r.request_id]))
-               for r in requests]  # fmt: skip
-    size = engine.scheduler.pool.block_size
-    measured = slots.row(size, list(watched.pairs.values()), "measured")
-    report.table("unused_slots", SLOT_COLUMNS, [*slots.by_arithmetic(lengths), measured])
+    tell_slots(engine, requests, runs[-1], watched, report)
     if options.perplexity:
         with stages.stage("perplexity") as tell:
             rows = perplexities(loaded, options, tell)
@@ -160,13 +157,24 @@ def tell_runs(runs: list[Run], report: Report) -> None:
     report.note(f"median of {len(runs)} runs: {median:.1f} tokens/s")
 
 
+def tell_slots(engine, requests, last: Run, watched: slots.EndWatch, report: Report) -> None:
+    """Unused KV slots for other sizes of a block, and as they were in the last run."""
+    lengths = [
+        slots.stored(r.num_prompt_tokens, len(last.token_ids[r.request_id])) for r in requests
+    ]
+    size = engine.scheduler.pool.block_size
+    measured = slots.row(size, list(watched.pairs.values()), "measured")
+    report.table("unused_slots", SLOT_COLUMNS, [*slots.by_arithmetic(lengths), measured])
+
+
 def tell_memory(engine, loaded_rss: int, report: Report) -> None:
     pool, after = engine.runner.cache.num_bytes, resident_bytes()
     report.keep(rss_loaded_bytes=loaded_rss, rss_after_bytes=after, kv_pool_bytes=pool)
     report.note(
         f"resident memory: {megabytes(loaded_rss)} MB loaded, {megabytes(after)} MB after the "
-        f"runs, of these {megabytes(after - pool)} MB beside the KV pool of {megabytes(pool)} MB\n"
+        f"runs, of these {megabytes(after - pool)} MB beside the KV pool of {megabytes(pool)} MB"
     )
+    report.say()
 
 
 def resident_bytes() -> int:
