@@ -5,10 +5,12 @@
         print(answer.text)
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import SystemRandom
+from reprlib import repr as short
 
 from labkit.engine import rungs
 from labkit.engine.request import FinishReason, Request, StepEvent
@@ -67,7 +69,9 @@ class Engine:
         self.tokenizer, self.rung = loaded.tokenizer, rung
         self.core = rungs.make(rung, loaded, **options)
         self.encode_chat = loaded.encode_chat
+        self.vocab_size = loaded.model.config.vocab_size
         self.numbers = count()
+        self.answers: dict[str, Answer] = {}  # request id → what `generate` or a stream waits for
 
     @classmethod
     def load(
@@ -107,7 +111,8 @@ class Engine:
         """
         params = params or SamplingParams()
         self.refuse_what_the_rung_ignores(params)
-        token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        token_ids = checked_token_ids(token_ids, self.vocab_size)
         first = f"request-{next(self.numbers)}" if request_id is None else request_id
         seed = SystemRandom().getrandbits(63) if params.seed is None else params.seed
         requests = [
@@ -135,11 +140,18 @@ class Engine:
 
     def step(self) -> list[StepEvent]:
         """One step of the rung: an event for each new token."""
-        return self.core.step()
+        events = self.core.step()
+        for event in events:
+            if event.request_id in self.answers:
+                self.answers[event.request_id].take(event)
+        return events
 
     def abort(self, request_id: str) -> bool:
         """Ends one request; False when it had ended already."""
-        return self.core.abort(request_id)
+        aborted, answer = self.core.abort(request_id), self.answers.get(request_id)
+        if aborted and answer is not None:
+            answer.end("abort")
+        return aborted
 
     def has_unfinished(self) -> bool:
         return self.core.has_unfinished()
@@ -154,52 +166,62 @@ class Engine:
         A prompt is text or a list of token ids. ValueError when one of them can't be served;
         then none is.
         """
-        if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
+        if isinstance(prompts, str) or (prompts and not isinstance(prompts[0], Sequence)):
             prompts = [prompts]
         one_for_all = params is None or isinstance(params, SamplingParams)
         each = [params] * len(prompts) if one_for_all else list(params)
         if len(each) != len(prompts):
             raise ValueError(f"{len(prompts)} prompts and {len(each)} params; give one for each")
-        answers: dict[str, Answer] = {}
+        answers: list[Answer] = []
         completions = []
         try:
             for prompt, its_params in zip(prompts, each, strict=True):
-                requests = self.add(prompt, its_params)
-                mine = [Answer(self, request, i) for i, request in enumerate(requests)]
-                answers |= {answer.request.request_id: answer for answer in mine}
-                completions.append(
-                    Completion(
-                        requests[0].request_id,
-                        requests[0].prompt_token_ids,
-                        [answer.output for answer in mine],
-                    )
-                )
-            while any(answer.output.finish_reason is None for answer in answers.values()):
-                for event in self.step():
-                    if event.request_id in answers:
-                        answers[event.request_id].take(event)
+                mine = self.answers_to(self.add(prompt, its_params))
+                answers += mine
+                first = mine[0].request
+                outputs = [answer.output for answer in mine]
+                completions.append(Completion(first.request_id, first.prompt_token_ids, outputs))
+            while any(answer.is_open for answer in answers):
+                self.step()
         finally:
-            for request_id in answers:  # after an exception; those that ended don't mind
-                self.abort(request_id)
+            self.leave(answers)
         return completions
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Piece]:
         """One prompt's answer, piece by piece, as it is made.
 
-        Requests are in line as soon as this is called. Leaving the loop aborts them.
+        Requests are in line as soon as this is called, and other streams may be read in between.
+        Leaving the loop aborts them, and so does dropping a stream that nobody reads.
         """
-        requests = self.add(prompt, params)
-        return self.pieces({r.request_id: Answer(self, r, i) for i, r in enumerate(requests)})
+        pieces = self.pieces(self.answers_to(self.add(prompt, params)))
+        next(pieces)  # into its `try`: a generator that was never begun has no `finally`
+        return pieces
 
-    def pieces(self, answers: dict[str, "Answer"]) -> Iterator[Piece]:
+    def pieces(self, answers: list["Answer"]) -> Iterator[Piece]:
         try:
-            while any(answer.output.finish_reason is None for answer in answers.values()):
-                for event in self.step():
-                    if event.request_id in answers:
-                        yield from answers[event.request_id].take(event)
+            yield None
+            while True:
+                while answers[0].pieces:
+                    yield answers[0].pieces.popleft()
+                if not any(answer.is_open for answer in answers):
+                    return
+                self.step()
         finally:
-            for request_id in answers:
-                self.abort(request_id)
+            self.leave(answers)
+
+    def answers_to(self, requests: list[Request]) -> list["Answer"]:
+        """Answers that `step` will fill, with one line of pieces for all of them."""
+        pieces = deque()
+        answers = [Answer(self, request, i, pieces) for i, request in enumerate(requests)]
+        self.answers |= {answer.request.request_id: answer for answer in answers}
+        return answers
+
+    def leave(self, answers: list["Answer"]) -> None:
+        """Nobody waits for these any more: what is unfinished is aborted."""
+        for answer in answers:
+            del self.answers[answer.request.request_id]
+            if answer.is_open:
+                self.abort(answer.request.request_id)
 
     def refuse_what_the_rung_ignores(self, params: SamplingParams) -> None:
         """The first rung knows nothing but the most likely token."""
@@ -214,32 +236,59 @@ class Engine:
             )
 
 
+def checked_token_ids(token_ids: Sequence[int], vocab_size: int) -> list[int]:
+    """A copy of a prompt. ValueError that names what is no token of the model."""
+    if not isinstance(token_ids, Sequence) or isinstance(token_ids, bytes):
+        raise ValueError(f"the prompt is {short(token_ids)}; give text, or a list of token ids")
+    for place, token_id in enumerate(token_ids):
+        if type(token_id) is not int or not 0 <= token_id < vocab_size:
+            raise ValueError(
+                f"token {place} of the prompt is {short(token_id)}; the model's vocabulary has "
+                f"the whole numbers from 0 to {vocab_size - 1}"
+            )
+    return list(token_ids)
+
+
 class Answer:
     """Turns the events of one request into text, and ends it at a stop string."""
 
-    def __init__(self, engine: Engine, request: Request, index: int):
+    def __init__(self, engine: Engine, request: Request, index: int, pieces: deque[Piece]):
         params = request.sampling
-        self.engine, self.request, self.index = engine, request, index
+        self.engine, self.request, self.index, self.pieces = engine, request, index, pieces
         self.stream = TextStream(engine.tokenizer, params.stop, params.skip_special_tokens)
         self.output = Output()
 
-    def take(self, event: StepEvent) -> list[Piece]:
-        """The piece that an event adds; none after a stop string has ended the answer."""
-        output = self.output
-        if output.finish_reason is not None:
-            return []
+    @property
+    def is_open(self) -> bool:
+        return self.output.finish_reason is None
+
+    def take(self, event: StepEvent) -> None:
+        """Adds the token of an event; nothing after a stop string has ended the answer."""
+        if not self.is_open:
+            return
         text, reason, logprobs = "", event.finish_reason, getattr(event, "logprobs", None)
         if event.token_id is not None:
-            output.token_ids.append(event.token_id)
+            self.output.token_ids.append(event.token_id)
             if logprobs is not None:
-                output.logprobs.append(logprobs)
+                self.output.logprobs.append(logprobs)
             if reason != "stop":  # the token that ends a text is not part of it
-                text = self.stream.push(event.token_id)
+                may_stop = len(self.output.token_ids) > self.request.sampling.min_tokens
+                text = self.stream.push(event.token_id, may_stop)
+        if self.stream.stopped is not None:
+            self.engine.core.abort(self.request.request_id)
+            reason = "stop"
+        self.add(text, reason, event.token_id, logprobs, getattr(event, "error", None))
+
+    def end(self, reason: FinishReason) -> None:
+        """Ends the answer with no further token."""
+        if self.is_open:
+            self.add("", reason)
+
+    def add(self, text: str, reason, token_id=None, logprobs=None, error=None) -> None:
+        """A piece; the last one, when there is a reason, with the text that was held back."""
         if reason is not None:
             text += self.stream.flush()
-        if self.stream.stopped is not None:
-            self.engine.abort(self.request.request_id)
-            reason = "stop"
-        output.text += text
-        output.finish_reason, output.error = reason, getattr(event, "error", None)
-        return [Piece(self.index, text, event.token_id, reason, logprobs, output.error)]
+            reason = reason if self.stream.stopped is None else "stop"
+        self.output.text += text
+        self.output.finish_reason, self.output.error = reason, error
+        self.pieces.append(Piece(self.index, text, token_id, reason, logprobs, error))

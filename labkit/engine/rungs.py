@@ -1,5 +1,6 @@
 """The ladder: every rung by name, made in one way, so that one program can run them all."""
 
+import re
 from collections.abc import Callable
 
 from labkit.engine.blocks import BlockPool
@@ -27,14 +28,11 @@ def parse_bytes(amount: int | str) -> int:
     """Bytes from a number, or from text such as "512MB", "2GiB" (both powers of 1024)."""
     if isinstance(amount, int) and not isinstance(amount, bool):
         return amount
-    text = str(amount).strip().upper().removesuffix("B").removesuffix("I")
-    power = "KMGT".find(text[-1:]) + 1 if text[-1:] else 0
-    try:
-        return int(float(text[:-1] if power else text) * 1024**power)
-    except ValueError:
-        raise ValueError(
-            f"{amount!r} is no amount of memory; write bytes, or '512MB' or '2GB'"
-        ) from None
+    text = str(amount).strip().upper()
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT])I?)?B?", text)
+    if not found:
+        raise ValueError(f"{amount!r} is no amount of memory; write bytes, or '512MB' or '2GB'")
+    return int(float(found[1]) * 1024 ** (" KMGT".index(found[2] or " ")))
 
 
 def blocks_in(kv_memory: int | str, decoder, block_size: int) -> int:
@@ -77,7 +75,7 @@ def make(
     *,
     num_blocks: int | None = None,
     kv_memory: int | str | None = None,
-    block_size: int = BLOCK_SIZE,
+    block_size: int | None = None,
     max_model_len: int | None = None,
     max_num_seqs: int | None = None,
     max_num_batched_tokens: int | None = None,
@@ -93,11 +91,15 @@ def make(
     that this rung doesn't have: nothing is accepted and ignored.
     """
     given = {
-        "num_blocks": num_blocks, "kv_memory": kv_memory, "max_model_len": max_model_len,
+        "num_blocks": num_blocks, "block_size": block_size, "max_model_len": max_model_len,
         "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens,
-        "prefix_caching": prefix_caching, "cuda_graphs": cuda_graphs or None,
+        "kv_memory": kv_memory, "prefix_caching": prefix_caching,
+        "cuda_graphs": cuda_graphs or None,
     }  # fmt: skip
     refuse_unknown(rung, {name for name, value in given.items() if value is not None})
+    for name in COUNTS:
+        refuse_no_count(name, given[name])
+    block_size = block_size or BLOCK_SIZE
     timing = {} if clock is None else {"clock": clock}
     ends = loaded.eos_token_ids
     if rung == "naive":
@@ -112,11 +114,12 @@ def make(
     if rung == "cached":
         from labkit.engine.cached import CachedEngine
 
-        room = longest_sequence(decoder, decoder.config.max_position, max_model_len or None)
+        room = longest_sequence(decoder, decoder.config.max_position, max_model_len)
         room = room if max_model_len else min(room, 1024)
         return CachedEngine(decoder, ends, max_num_seqs or 4, room, seed=seed, **timing)
     if num_blocks is None:
-        num_blocks = blocks_in(kv_memory or DEFAULT_KV_MEMORY, decoder, block_size)
+        memory = DEFAULT_KV_MEMORY if kv_memory is None else kv_memory
+        num_blocks = blocks_in(memory, decoder, block_size)
     elif kv_memory is not None:
         raise ValueError(f"num_blocks {num_blocks} and kv_memory {kv_memory!r}: give one of them")
     room = BlockPool(num_blocks, block_size).num_blocks * block_size
@@ -152,8 +155,15 @@ OPTIONS = {
     "naive": set(),
     "static": {"max_num_seqs"},
     "cached": {"max_num_seqs", "max_model_len"},
-    "paged": {"max_num_seqs", "max_model_len", "num_blocks", "kv_memory"},
+    "paged": {"max_num_seqs", "max_model_len", "num_blocks", "block_size", "kv_memory"},
 }
+COUNTS = ("num_blocks", "block_size", "max_model_len", "max_num_seqs", "max_num_batched_tokens")
+
+
+def refuse_no_count(name: str, value) -> None:
+    """ValueError for a number of things that is none."""
+    if value is not None and (type(value) is not int or value < 1):
+        raise ValueError(f"{name} is {value!r}; a whole number from 1 on is needed")
 
 
 def refuse_unknown(rung: str, given: set[str]) -> None:

@@ -32,9 +32,14 @@ class TextStream:
         """The stop string that ended the text; None if none has."""
         return self.stop_strings.met
 
-    def push(self, token_id: int) -> str:
-        """The text that is new and safe to send with the next token, often ""."""
-        return self.stop_strings.push(self.detokenizer.push(token_id))[0]
+    def push(self, token_id: int, may_stop: bool = True) -> str:
+        """The text that is new and safe to send with the next token, often "".
+
+        A stop string that begins in the text of a token without `may_stop` is let through: the
+        first ones of a request with `min_tokens`.
+        """
+        text = self.detokenizer.push(token_id)
+        return self.stop_strings.push(text)[0] if may_stop else text
 
     def flush(self) -> str:
         """What is still held back when the request ends, once; `stopped` may be set by it."""
