@@ -86,14 +86,17 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
 
 
 def reader(path: Path) -> Callable:
-    """A function from a tensor's name to the tensor, read from whichever file has it; or None."""
+    """A function from a tensor's name to the tensor, read from whichever file has it; or None.
+
+    A copy: as long as one tensor refers to the file, all of the file stays in memory.
+    """
     from safetensors import safe_open
 
     files = [safe_open(file, framework="pt") for file in sorted(path.glob("*.safetensors"))]
     place = {name: file for file in files for name in file.keys()}  # noqa: SIM118
 
     def read(name: str):
-        return place[name].get_tensor(name) if name in place else None
+        return place[name].get_tensor(name).clone() if name in place else None
 
     return read
 
