@@ -18,7 +18,11 @@ def save(file: Path, rows: Sequence[dict], about: str) -> None:
     left, right = figure.subplots(1, 2, sharey=True)
     names = [row["rung"] for row in rows]
     rates = [row["tokens_per_s"] for row in rows]
-    label(left, left.barh(names, rates, color=BLUE, height=0.6), [f"{rate:.0f}" for rate in rates])
+    label(
+        left,
+        left.barh(names, rates, color=BLUE, height=0.6),
+        [f"{rate:.{int(rate < 100)}f}" for rate in rates],
+    )
     left.set(xlabel="throughput (output tokens/s), more is better", ylabel="rung")
     left.invert_yaxis()  # the first rung on top, as in the table
 
