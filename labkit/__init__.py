@@ -15,14 +15,14 @@ __version__ = "0.1.0"
 os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 
-def __getattr__(name: str):
+def __getattr__(name):
     """`Engine` and `SamplingParams`, loaded when they are first asked for."""
     if name == "Engine":
-        from labkit.engine.engine import Engine
+        from labkit.library import Engine
 
         return Engine
     if name == "SamplingParams":
         from labkit.model.sampling_params import SamplingParams
 
         return SamplingParams
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError("module 'labkit' has no attribute " + repr(name))

@@ -81,6 +81,11 @@ def test_importing_labkit_loads_nothing_but_itself():
         "labkit.workbook.build",
         "labkit.model",
         "labkit.engine.request",
+        "labkit.engine.blocks",
+        "labkit.engine.policies",
+        "labkit.engine.scheduler",
+        "labkit.model.sampling_params",
+        "labkit.model.config",
         "labkit.measure.metrics",
         "labkit.measure.work",
         "labkit.bootstrap",
@@ -107,6 +112,11 @@ def test_ruff_is_clean():
 def test_no_file_of_labkit_is_longer_than_300_lines():
     long = {p.name: n for p in FILES if (n := len(p.read_text("utf-8").splitlines())) > 300}
     assert not long
+
+
+def test_the_engine_is_short_enough_to_be_read():
+    lines = [p.read_text("utf-8").splitlines() for p in (PACKAGE / "engine").glob("*.py")]
+    assert sum(map(len, lines)) < 1500
 
 
 def test_no_shell_is_started():

@@ -62,7 +62,7 @@ def add_options(parser) -> None:
     arguments.add_workload(parser)
     arguments.add_model(parser)
     arguments.add_dtype(parser)
-    for name, default in [("runs", 3), ("max-num-batched-tokens", 256), ("max-num-seqs", 64)]:
+    for name, default in [("runs", 3), ("max-num-batched-tokens", 512), ("max-num-seqs", 64)]:
         parser.add_argument(
             f"--{name}",
             type=arguments.whole(1),
