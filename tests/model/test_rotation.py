@@ -39,8 +39,8 @@ def test_the_logits_of_a_turned_model_are_those_of_the_model(family):
 
 
 def test_a_channel_that_stands_out_is_spread_over_all():
-    stream = torch.randn(4, 96)
-    stream[:, 7] *= 100
+    stream = torch.randn(4, 96, generator=torch.Generator().manual_seed(1))
+    stream[:, 7] = 100
     before = stream.abs().amax(1) / stream.square().mean(1).sqrt()
     turned = stream @ rotation(96)
     after = turned.abs().amax(1) / turned.square().mean(1).sqrt()
