@@ -16,14 +16,17 @@ from labkit.model.sources import DEFAULT_MODEL
 from labkit.model.tiny import tiny_tokenizer
 
 NEAR_TIE = 1e-3  # between the two largest logits of transformers
-LENGTHS = {1: 9, 5: 24, 16: 1, 17: 12, 64: 7, 200: 15, 33: 20}  # prompt tokens: output tokens
+LENGTHS = {1: 9, 5: 20, 16: 1, 17: 12, 64: 7, 200: 9, 33: 15}  # prompt tokens: output tokens
 OTHERS = [name for name in CONFIGS if name not in ONE_OF_EACH]
 
 
-@cache
 def model_for(name: str, rung: str) -> LoadedModel:
     """`tiny`, SmolLM2 or a random model, as the rung runs it. No token ends a text."""
-    on_transformers = rung in rungs.ON_TRANSFORMERS
+    return in_memory(name, rung in rungs.ON_TRANSFORMERS)
+
+
+@cache
+def in_memory(name: str, on_transformers: bool) -> LoadedModel:
     if name not in CONFIGS:
         found = (load if on_transformers else load_decoder)(name)
         return LoadedModel(name, found.path, found.model, found.tokenizer, frozenset())
@@ -122,32 +125,31 @@ def test_requests_that_arrive_while_others_run(rung):
 # Continuous batching
 
 
-def families_of_prompts() -> list[Request]:
-    """Requests with long beginnings in common, some of whole blocks, two of them equal."""
-    stem, other = prompt_of(128, seed=1), prompt_of(64, seed=2)
-    prompts = [stem, stem[:96] + other, stem, stem[:64], other + stem[:9], other, stem[:127]]
-    return [
-        Request(f"r{i}", prompt, max_tokens=3 + 2 * i) for i, prompt in enumerate(prompts)
-    ]
+def requests_of_one_stem(block_size: int) -> list[Request]:
+    """Prompts with their beginnings in common, one of whole blocks, two of them equal."""
+    stem, other = prompt_of(max(24, block_size + 8), seed=1), prompt_of(11, seed=2)
+    whole = stem[: len(stem) // block_size * block_size]
+    prompts = [stem, [*stem[:-3], *other], other, stem, [*whole, *other[:1]], whole]
+    return [Request(f"r{i}", prompt, max_tokens=3 + i) for i, prompt in enumerate(prompts)]
 
 
 @pytest.mark.parametrize("prefix_caching", [True, False])
 @pytest.mark.parametrize("budget", [1, 3, 7, 64, 256])
 @pytest.mark.parametrize("block_size", [1, 8, 16, 64])
 def test_whatever_the_blocks_the_budget_and_the_prefix_cache(block_size, budget, prefix_caching):
-    requests = families_of_prompts()
+    requests = requests_of_one_stem(block_size)
     check(
-        "tiny", "continuous", requests, arrive_at=lambda i: 3 * i, num_blocks=1024 // block_size,
+        "tiny", "continuous", requests, arrive_at=lambda i: 2 * i, num_blocks=1024 // block_size,
         block_size=block_size, max_num_batched_tokens=budget, prefix_caching=prefix_caching,
     )  # fmt: skip
     num_cached = sum(request.num_cached_tokens for request in requests)
-    assert num_cached > 64 if prefix_caching else num_cached == 0
+    assert num_cached >= block_size if prefix_caching else num_cached == 0
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_a_prompt_found_in_the_cache_gives_the_same_tokens(name):
     first, second = requests_of({65: 20}), requests_of({65: 20})
-    check(name, "continuous", [*first, *second], arrive_at=lambda i: 100 * i)
+    check(name, "continuous", [*first, *second], arrive_at=lambda i: 30 * i)
     assert [r.num_cached_tokens for r in (*first, *second)] == [0, 64]
 
 
@@ -207,10 +209,25 @@ def test_an_abort_changes_nothing_for_the_others(rung):
 
 @pytest.mark.parametrize("rung", rungs.RUNGS)
 def test_smollm2_says_the_same_on_every_rung(rung):
-    messages = ["What is the capital of France?", "Hi", "Count to ten in Korean, please."]
     loaded = model_for(DEFAULT_MODEL, rung)
+    prompts = ["The capital of France is", "1, 2, 3, 4,", "<|im_start|>user\nHi<|im_end|>\n"]
     requests = [
-        Request(message, loaded.encode_chat(message), max_tokens=16, ignore_eos=True)
-        for message in messages
+        Request(prompt, loaded.tokenizer.encode(prompt), max_tokens=16, ignore_eos=True)
+        for prompt in prompts
     ]
     check(DEFAULT_MODEL, rung, requests)
+
+
+def test_in_int8_a_neighbour_never_changes_what_smollm2_says():
+    loaded = load_decoder(DEFAULT_MODEL, dtype="int8")
+    prompts = [loaded.encode_chat(message) for message in ("Hi", "Count to ten.")]
+    prompts += [loaded.tokenizer.encode(text) for text in ("The", "One, two,", "A " * 90)]
+
+    def answers(which) -> list[list[int]]:
+        engine = rungs.make("continuous", loaded, num_blocks=64, prefix_caching=False)
+        requests = [Request(str(i), prompts[i], max_tokens=12, ignore_eos=True) for i in which]
+        run(engine, requests)
+        return [request.output_token_ids for request in requests]
+
+    everybody = range(len(prompts))
+    assert [answers([i])[0] for i in everybody] == answers(everybody)
