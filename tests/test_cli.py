@@ -140,6 +140,17 @@ def test_the_status_of_what_ran_inside_is_handed_on(monkeypatch):
     assert environment.inside("-c", ["import sys; sys.exit(5)"]) == 5
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the setting is of Linux' malloc")
+@pytest.mark.parametrize("chosen, found", [(None, "glibc.malloc.hugetlb=1"), ("x", "x")])
+def test_what_runs_inside_gets_large_pages_unless_told_otherwise(monkeypatch, chosen, found):
+    monkeypatch.setattr(environment, "venv_python", lambda: sys.executable)
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    if chosen:
+        monkeypatch.setenv("GLIBC_TUNABLES", chosen)
+    code = f"import os, sys; sys.exit(os.environ['GLIBC_TUNABLES'] != {found!r})"
+    assert environment.inside("-c", [code]) == 0
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
 def test_what_runs_inside_is_stopped_with_its_parent(monkeypatch):
     kept = signal.getsignal(signal.SIGTERM)
