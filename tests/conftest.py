@@ -3,6 +3,8 @@
 import os
 import tempfile
 
+import labkit  # noqa: F401, before torch, whose threads it tells to wait without spinning for long
+
 _scratch = tempfile.TemporaryDirectory(prefix="labkit-tests-")
 os.environ["LABKIT_MY"] = _scratch.name
 os.environ.pop("LABKIT_LANG", None)
