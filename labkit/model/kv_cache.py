@@ -24,7 +24,8 @@ class KVCache:
 
     `layers[i]` is `[num_blocks, 2, kv_heads, block_size, head_dim]`: in each block the keys and
     then the values, head after head. Attention reads all keys of one head, so those of a block
-    lie side by side.
+    lie side by side. What is not written is never read, so nothing is cleared: memory that no
+    request has used yet costs nothing on most systems.
     """
 
     def __init__(self, config: DecoderConfig, num_blocks: int, block_size: int, dtype, device):
@@ -32,7 +33,7 @@ class KVCache:
         self.dtype = cache_dtype(dtype, device)
         shape = (num_blocks, 2, config.num_kv_heads, block_size, config.head_dim)
         self.layers = [
-            torch.zeros(shape, dtype=self.dtype, device=device) for _ in range(config.num_layers)
+            torch.empty(shape, dtype=self.dtype, device=device) for _ in range(config.num_layers)
         ]
 
     @property
