@@ -66,17 +66,18 @@ class Int8Linear:
             raise ModelError(
                 f"dtype int8 needs torch with oneDNN's integer products ({error}); use float32"
             ) from error
-        self.scale, self.bias = scale.flatten(), bias
+        self.scale, self.bias = scale.flatten() / self.ZERO, bias
+        self.middle = torch.full((1, 1), self.ZERO + 0.5)
         self.weight_zeros = torch.zeros(len(weight), dtype=torch.int32)
 
     def __call__(self, x, row_scale=None, add=None) -> torch.Tensor:
         """The row scale of `x` costs nothing: it goes into the scale of the quantized row."""
-        quantized, scale = quantize_rows(x, self.ZERO)
+        quantized, largest = quantize_rows(x, self.ZERO, self.middle)
         out = torch.ops.onednn.qlinear_pointwise(
             quantized, 1.0, self.ZERO, self.weight, self.scale, self.weight_zeros,
             None, 1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        scale = scaled(scale, row_scale)
+        scale = scaled(largest, row_scale)
         out = out.mul_(scale) if add is None else torch.addcmul(add, out, scale)
         return out if self.bias is None else out.add_(self.bias)
 
@@ -86,14 +87,16 @@ def scaled(x: torch.Tensor, row_scale: torch.Tensor | None) -> torch.Tensor:
     return x if row_scale is None else (x * row_scale).to(x.dtype)
 
 
-def quantize_rows(x: torch.Tensor, zero: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`x` `[rows, n]` as uint8 and a scale `[rows, 1]`: `x ≈ (uint8 - zero) * scale`.
+def quantize_rows(
+    x: torch.Tensor, zero: int, middle: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`x` `[rows, n]` as uint8, and the largest size of a number in each row, `[rows, 1]`.
 
-    Within half a scale; the largest number of a row becomes 0 or 2 * zero.
+    `x ≈ (uint8 - zero) * largest / zero`, within half a step: `middle` `[1, 1]` is zero + 0.5,
+    and what is behind the point is then cut off.
     """
-    scale = x.abs().amax(dim=1, keepdim=True).clamp_(min=1e-20).mul_(1 / zero)
-    middle = torch.full((1, 1), zero + 0.5)  # what is cut off behind the point rounds, then
-    return torch.addcdiv(middle, x, scale).to(torch.uint8), scale
+    largest = x.abs().amax(dim=1, keepdim=True).clamp_(min=1e-20)
+    return torch.addcdiv(middle, x, largest, value=zero).to(torch.uint8), largest
 
 
 def can_pack(dtype: torch.dtype, device) -> bool:
