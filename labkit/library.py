@@ -111,7 +111,7 @@ class Engine:
         """
         params = params or SamplingParams()
         self.refuse_what_the_rung_ignores(params)
-        token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        token_ids = self.encode(prompt) if isinstance(prompt, str) else prompt
         token_ids = checked_token_ids(token_ids, self.vocab_size)
         first = f"request-{next(self.numbers)}" if request_id is None else request_id
         seed = SystemRandom().getrandbits(63) if params.seed is None else params.seed
@@ -137,6 +137,17 @@ class Engine:
                 self.core.abort(request.request_id)
             raise
         return requests
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text. ValueError for half a surrogate pair, which JSON can carry."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"character {error.start} of the prompt is half a surrogate pair, "
+                f"{text[error.start]!r}; no tokens stand for it, send whole characters"
+            ) from None
+        return self.tokenizer.encode(text)
 
     def step(self) -> list[StepEvent]:
         """One step of the rung: an event for each new token."""

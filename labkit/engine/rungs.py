@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from labkit.engine.blocks import BlockPool
+from labkit import machine
 from labkit.model import loading
 from labkit.model.checkpoint import ModelError
 
@@ -47,6 +47,24 @@ def blocks_in(kv_memory: int | str, decoder, block_size: int) -> int:
             f"{one:,} bytes; give more, or a smaller block_size"
         )
     return count
+
+
+def refuse_beyond_memory(num_blocks: int, block_size: int, decoder) -> None:
+    """ValueError when the device could not hold such a cache even if it had nothing else."""
+    from labkit.model.kv_cache import bytes_per_block
+
+    needed = num_blocks * bytes_per_block(decoder.config, block_size, decoder.dtype, decoder.device)
+    if decoder.device.type == "cpu":
+        there, _ = machine.memory()
+    else:
+        import torch
+
+        _, there = torch.cuda.mem_get_info(decoder.device)
+    if there is not None and needed > there:
+        raise ValueError(
+            f"{num_blocks} blocks of {block_size} tokens are {needed:,} bytes, and "
+            f"{str(decoder.device)!r} has {there:,}; give the cache fewer blocks"
+        )
 
 
 def longest_sequence(decoder, room: int, max_model_len: int | None) -> int:
@@ -99,6 +117,11 @@ def make(
     refuse_unknown(rung, {name for name, value in given.items() if value is not None})
     for name in COUNTS:
         refuse_no_count(name, given[name])
+    if type(seed) is not int:
+        raise ValueError(f"seed is {seed!r}; a whole number is needed")
+    for name in ("prefix_caching", "cuda_graphs"):
+        if given[name] not in (None, True, False):
+            raise ValueError(f"{name} is {given[name]!r}; True or False is needed")
     block_size = block_size or BLOCK_SIZE
     timing = {} if clock is None else {"clock": clock}
     ends = loaded.eos_token_ids
@@ -122,8 +145,8 @@ def make(
         num_blocks = blocks_in(memory, decoder, block_size)
     elif kv_memory is not None:
         raise ValueError(f"num_blocks {num_blocks} and kv_memory {kv_memory!r}: give one of them")
-    room = BlockPool(num_blocks, block_size).num_blocks * block_size
-    longest = longest_sequence(decoder, room, max_model_len)
+    refuse_beyond_memory(num_blocks, block_size, decoder)
+    longest = longest_sequence(decoder, num_blocks * block_size, max_model_len)
     if rung == "paged":
         from labkit.engine.paged import PagedEngine
 

@@ -44,6 +44,7 @@ def load(name: str, *, dtype: str = "float32", device: str = "cpu") -> LoadedMod
     with garbage_left():
         import torch
 
+        refuse_unusable(device)
         model, tokenizer = read(path) if path else (tiny_model(), tiny_tokenizer())
     model = model.to(device=device, dtype=getattr(torch, dtype)).eval()
     return LoadedModel(name, path, model, tokenizer, as_ids(model.generation_config.eos_token_id))
@@ -66,6 +67,7 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
         from labkit.model.config import DecoderConfig
         from labkit.model.decoder import INT8_PARTS, Decoder
 
+        refuse_unusable(device)
         if path is None:
             tiny, tokenizer = tiny_model(), tiny_tokenizer()
             config, tensors = tiny.config.to_dict(), tiny.state_dict().get
@@ -83,6 +85,19 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
         else:
             decoder = Decoder(shape, tensors, dtype=getattr(torch, dtype), device=device)
     return LoadedModel(name, path, decoder, tokenizer, as_ids(ends))
+
+
+def refuse_unusable(device: str) -> None:
+    """Raises ModelError unless torch can put a tensor there."""
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # the second from a torch without CUDA
+        reason = str(error).partition("\n")[0]
+        raise ModelError(
+            f"device {device!r} can't be used ({reason}); take 'cpu', or 'cuda' with a GPU"
+        ) from None
 
 
 def reader(path: Path) -> Callable:

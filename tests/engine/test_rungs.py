@@ -214,10 +214,10 @@ def test_an_abort_changes_nothing_for_the_others(rung):
 @pytest.mark.parametrize("rung", rungs.RUNGS)
 def test_smollm2_says_the_same_on_every_rung(rung):
     loaded = model_for(DEFAULT_MODEL, rung)
-    prompts = ["The capital of France is", "1, 2, 3, 4,", "<|im_start|>user\nHi<|im_end|>\n"]
+    prompts = {"The capital of France is": 16, "1, 2, 3, 4,": 8, "<|im_start|>user\nHi": 8}
     requests = [
-        Request(prompt, loaded.tokenizer.encode(prompt), max_tokens=16, ignore_eos=True)
-        for prompt in prompts
+        Request(prompt, loaded.tokenizer.encode(prompt), max_tokens=most, ignore_eos=True)
+        for prompt, most in prompts.items()
     ]
     check(DEFAULT_MODEL, rung, requests)
 

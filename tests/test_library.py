@@ -236,7 +236,8 @@ def scripted(decoder):
                 logits[row, token_ids[place] if place < len(token_ids) else 32] = 9.0
             return logits
 
-        write.config, write.dtype, write.device = decoder.model.config, torch.float32, "cpu"
+        write.config, write.dtype = decoder.model.config, torch.float32
+        write.device = torch.device("cpu")
         write.spare_blocks = 0
         loaded = LoadedModel("scripted", None, write, ByteTokenizer(), frozenset({258}))
         return Engine(loaded, num_blocks=32)
@@ -364,6 +365,7 @@ BAD_PROMPTS = [
     ([1, "2"], "token 1 .* is '2'"),
     ([1, True], "token 1 .* is True"),
     ([1, None], "token 1 .* is None"),
+    ("ab\ud800", "character 2 of the prompt is half a surrogate pair"),
 ]
 
 
@@ -607,6 +609,25 @@ def test_an_unknown_option_rung_or_dtype_is_refused():
     for rung in ("naive", "static"):
         with pytest.raises(ModelError, match="'int8' needs labkit's decoder"):
             engine_of(rung, dtype="int8")
+
+
+@pytest.mark.parametrize("name", ["prefix_caching", "cuda_graphs", "seed"])
+def test_an_option_of_another_type_is_refused_with_its_value(decoder, name):
+    with pytest.raises(ValueError, match=f"{name} is 'no'"):
+        Engine(decoder, **{name: "no"})
+
+
+@pytest.mark.parametrize("options", [{"num_blocks": 10**12}, {"kv_memory": "900TB"}])
+def test_a_cache_beyond_the_memory_of_the_machine_is_refused_with_both_numbers(decoder, options):
+    with pytest.raises(ValueError, match=r"blocks of 16 tokens are [\d,]+ bytes, .*'cpu' has"):
+        Engine(decoder, **options)
+
+
+@pytest.mark.parametrize("rung", ["naive", "continuous"])
+@pytest.mark.parametrize("device", ["gpu", "cuda:77", "meta-cpu"])
+def test_a_device_that_is_not_there_is_refused_by_name(rung, device):
+    with pytest.raises(ModelError, match=f"device '{device}' can't be used"):
+        engine_of(rung, device=device)
 
 
 def test_cuda_graphs_on_a_cpu_are_refused():
