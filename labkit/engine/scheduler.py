@@ -122,12 +122,14 @@ class Scheduler:
         num_tokens = min(request.num_tokens - request.num_computed_tokens, plan.budget)
         if self._fails_alone(plan, request, request.num_computed_tokens + num_tokens):
             return
-        while self._blocks_needed(request, num_tokens) > self.pool.num_free:
+        needed = self._blocks_needed(request, num_tokens)
+        while needed > self.pool.num_free:
             victim = self.policy.victim(self.running)
             self._preempt(plan, victim)
             if victim is request:
                 return
-        self._take_blocks(plan, request, num_tokens)
+            needed = self._blocks_needed(request, num_tokens)  # one may be shared no longer
+        self._take_blocks(plan, request, num_tokens, needed)
 
     def _admit(self, plan: StepPlan) -> None:
         """Admits waiting requests while budget, slots and blocks for all their tokens are left."""
@@ -150,7 +152,8 @@ class Scheduler:
                 request.num_cached_tokens = num_cached
             request.state = State.RUNNING
             self.running[request.request_id] = request
-            self._take_blocks(plan, request, min(request.num_tokens - num_cached, plan.budget))
+            num_tokens = min(request.num_tokens - num_cached, plan.budget)
+            self._take_blocks(plan, request, num_tokens, self._blocks_needed(request, num_tokens))
 
     def _find_computed(self, request: Request) -> tuple[list[int], int]:
         """Blocks that hold the beginning of a waiting request, and how many of its tokens.
@@ -196,19 +199,20 @@ class Scheduler:
         new = self.pool.blocks_for(end) - len(request.block_table)
         return max(new, 0) + self._writes_shared(request)
 
-    def _take_blocks(self, plan: StepPlan, request: Request, num_tokens: int) -> None:
-        """Gives a request the blocks for its next `num_tokens`, and plans these.
+    def _take_blocks(self, plan: StepPlan, request: Request, num_tokens: int, needed: int) -> None:
+        """Gives a request the `needed` blocks for its next `num_tokens`, and plans these.
 
         Nobody writes to a block that another one holds: it is copied first (copy on write).
         """
-        blocks = self.pool.allocate(self._blocks_needed(request, num_tokens))
-        if self._writes_shared(request):
-            index = request.num_computed_tokens // self.pool.block_size
-            original, copy = request.block_table[index], blocks.pop(0)
-            plan.block_copies.append((original, copy))
-            request.block_table[index] = copy
-            self.pool.free([original])
-        request.block_table += blocks
+        if needed:
+            blocks = self.pool.allocate(needed)
+            if self._writes_shared(request):
+                index = request.num_computed_tokens // self.pool.block_size
+                original, copy = request.block_table[index], blocks.pop(0)
+                plan.block_copies.append((original, copy))
+                request.block_table[index] = copy
+                self.pool.free([original])
+            request.block_table += blocks
         plan.add(request, num_tokens)
 
     def _preempt(self, plan: StepPlan, victim: Request) -> None:
@@ -234,7 +238,7 @@ class Scheduler:
             hashes = self._hashes(request, last)
             for i in range(first, last):
                 self.pool.register(request.block_table[i], hashes[i])
-        if chunk.end >= request.num_prompt_tokens:
+        if self.copies and chunk.end >= request.num_prompt_tokens:
             self._start_copies(request)
 
     def _start_copies(self, parent: Request) -> None:
@@ -253,9 +257,9 @@ class Scheduler:
 
     def _fails_alone(self, plan: StepPlan, request: Request, num_tokens: int) -> bool:
         """Fails a request that needs more than the whole pool: preempting others can't help."""
-        needed = self.pool.blocks_for(num_tokens)
-        if needed <= self.pool.num_blocks:
+        if num_tokens <= self.pool.num_blocks * self.pool.block_size:
             return False
+        needed = self.pool.blocks_for(num_tokens)
         request.finish(
             "error",
             f"out of KV blocks after {len(request.output_token_ids)} output tokens: {num_tokens} "
