@@ -7,55 +7,18 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
 from random import SystemRandom
 from reprlib import repr as short
 
+from labkit.answers import Answer, Completion, Piece
 from labkit.engine import rungs
-from labkit.engine.request import FinishReason, Request, StepEvent
+from labkit.engine.request import Request, StepEvent
 from labkit.model.loading import LoadedModel
-from labkit.model.sampling import Logprobs
 from labkit.model.sampling_params import SamplingParams, child_seed
-from labkit.model.text import TextStream
 
 Prompt = str | Sequence[int]
-
-
-@dataclass
-class Output:
-    """One answer. `token_ids` are all tokens that were made, the one that ended it included."""
-
-    text: str = ""
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[Logprobs] = field(default_factory=list)  # if they were asked for
-    finish_reason: FinishReason | None = None
-    error: str | None = None  # with finish_reason "error"
-
-
-@dataclass
-class Completion:
-    """One prompt and its answers: as many as `SamplingParams.n`."""
-
-    request_id: str
-    prompt_token_ids: list[int]
-    outputs: list[Output]
-
-    @property
-    def text(self) -> str:
-        return self.outputs[0].text
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What is new of one answer in a stream. `text` is often empty: half a character waits."""
-
-    index: int  # which of the n answers
-    text: str
-    token_id: int | None
-    finish_reason: FinishReason | None = None
-    logprobs: Logprobs | None = None
-    error: str | None = None
 
 
 class Engine:
@@ -208,7 +171,7 @@ class Engine:
         next(pieces)  # into its `try`: a generator that was never begun has no `finally`
         return pieces
 
-    def pieces(self, answers: list["Answer"]) -> Iterator[Piece]:
+    def pieces(self, answers: list[Answer]) -> Iterator[Piece]:
         try:
             yield None
             while True:
@@ -220,14 +183,14 @@ class Engine:
         finally:
             self.leave(answers)
 
-    def answers_to(self, requests: list[Request]) -> list["Answer"]:
+    def answers_to(self, requests: list[Request]) -> list[Answer]:
         """Answers that `step` will fill, with one line of pieces for all of them."""
         pieces = deque()
         answers = [Answer(self, request, i, pieces) for i, request in enumerate(requests)]
         self.answers |= {answer.request.request_id: answer for answer in answers}
         return answers
 
-    def leave(self, answers: list["Answer"]) -> None:
+    def leave(self, answers: list[Answer]) -> None:
         """Nobody waits for these any more: what is unfinished is aborted."""
         for answer in answers:
             del self.answers[answer.request.request_id]
@@ -258,48 +221,3 @@ def checked_token_ids(token_ids: Sequence[int], vocab_size: int) -> list[int]:
                 f"the whole numbers from 0 to {vocab_size - 1}"
             )
     return list(token_ids)
-
-
-class Answer:
-    """Turns the events of one request into text, and ends it at a stop string."""
-
-    def __init__(self, engine: Engine, request: Request, index: int, pieces: deque[Piece]):
-        params = request.sampling
-        self.engine, self.request, self.index, self.pieces = engine, request, index, pieces
-        self.stream = TextStream(engine.tokenizer, params.stop, params.skip_special_tokens)
-        self.output = Output()
-
-    @property
-    def is_open(self) -> bool:
-        return self.output.finish_reason is None
-
-    def take(self, event: StepEvent) -> None:
-        """Adds the token of an event; nothing after a stop string has ended the answer."""
-        if not self.is_open:
-            return
-        text, reason, logprobs = "", event.finish_reason, getattr(event, "logprobs", None)
-        if event.token_id is not None:
-            self.output.token_ids.append(event.token_id)
-            if logprobs is not None:
-                self.output.logprobs.append(logprobs)
-            if reason != "stop":  # the token that ends a text is not part of it
-                may_stop = len(self.output.token_ids) > self.request.sampling.min_tokens
-                text = self.stream.push(event.token_id, may_stop)
-        if self.stream.stopped is not None:
-            self.engine.core.abort(self.request.request_id)
-            reason = "stop"
-        self.add(text, reason, event.token_id, logprobs, getattr(event, "error", None))
-
-    def end(self, reason: FinishReason) -> None:
-        """Ends the answer with no further token."""
-        if self.is_open:
-            self.add("", reason)
-
-    def add(self, text: str, reason, token_id=None, logprobs=None, error=None) -> None:
-        """A piece; the last one, when there is a reason, with the text that was held back."""
-        if reason is not None:
-            text += self.stream.flush()
-            reason = reason if self.stream.stopped is None else "stop"
-        self.output.text += text
-        self.output.finish_reason, self.output.error = reason, error
-        self.pieces.append(Piece(self.index, text, token_id, reason, logprobs, error))
