@@ -17,6 +17,7 @@ import torch.nn.functional as F
 
 from labkit.kernels.reference import attend, gather
 
+LANES = 64  # a multiple of the numbers that a register of any CPU holds
 LIKE = 256  # contexts up to so many tokens go together; above, those within a factor of two
 
 
@@ -55,8 +56,9 @@ class SparseDecode:
 
     The pattern has a row for every query head, in it a column for every key that it sees:
     `columns` are the rows of the cache that hold these keys. `places` says where the entries
-    stand in a table of scores that is padded to the longest context, over whose rows the softmax
-    goes.
+    stand in a table of scores that is padded past the longest context, over whose rows the
+    softmax goes. Padded to whole registers: otherwise the order in which the softmax adds up a
+    row, and with it the last bits, would depend on the longest neighbour.
     """
 
     def __init__(self, batch, requests: list[int], num_heads: int, num_kv_heads: int):
@@ -72,8 +74,9 @@ class SparseDecode:
         seen = torch.arange(longest) < lengths.view(-1, 1, 1)
         seen = seen.expand(columns.shape)  # [R, heads, longest]
         self.columns = columns[seen]
-        self.places = seen.flatten().nonzero().flatten()
-        self.scores = torch.full((len(requests) * num_heads, longest), float("-inf"))
+        width = -(-longest // LANES) * LANES
+        self.places = F.pad(seen, (0, width - longest)).flatten().nonzero().flatten()
+        self.scores = torch.full((len(requests) * num_heads, width), float("-inf"))
         ends = lengths.repeat_interleave(num_heads).cumsum(0)
         self.row_starts = F.pad(ends, (1, 0))  # [R * heads + 1]
         self.pattern = None

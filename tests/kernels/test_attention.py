@@ -104,6 +104,19 @@ def test_all_agree_on_random_batches(seed):
     check_all(Case(lengths, heads, kv_heads, rng.choice([1, 4, 16, 32]), seed=seed))
 
 
+@pytest.mark.parametrize("lengths", [MIXED, DECODE, [(n, 1) for n in range(1, 80)]])
+def test_on_a_cpu_a_request_gets_the_same_bits_alone_and_beside_others(lengths):
+    """A bit is enough to change a token where what follows rounds to 8-bit integers."""
+    case = Case(lengths)
+    together, starts = case.by(CPUAttention), case.batch.query_start.tolist()
+    for r, (begin, end) in enumerate(zip(starts, starts[1:], strict=False)):
+        context, query = lengths[r]
+        span = Span([0] * query, context - query, case.batch.block_tables[r].tolist())
+        attention = CPUAttention(FlatBatch.build([span], 16), case.heads, case.kv_heads)
+        alone = attention(case.q[begin:end], case.cache)
+        assert torch.equal(alone, together[begin:end]), lengths[r]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("garbage", [float("nan"), float("inf"), 1e30])
 @pytest.mark.parametrize("lengths", [MIXED, DECODE, DECODE[:1]], ids=["mixed", "decode", "one"])
