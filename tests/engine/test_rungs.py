@@ -214,7 +214,7 @@ def test_an_abort_changes_nothing_for_the_others(rung):
 @pytest.mark.parametrize("rung", rungs.RUNGS)
 def test_smollm2_says_the_same_on_every_rung(rung):
     loaded = model_for(DEFAULT_MODEL, rung)
-    prompts = {"The capital of France is": 16, "1, 2, 3, 4,": 8, "<|im_start|>user\nHi": 8}
+    prompts = {"The capital of France is": 16, "1, 2, 3,": 6, "<|im_start|>user\nHi": 6}
     requests = [
         Request(prompt, loaded.tokenizer.encode(prompt), max_tokens=most, ignore_eos=True)
         for prompt, most in prompts.items()
@@ -224,8 +224,8 @@ def test_smollm2_says_the_same_on_every_rung(rung):
 
 def test_in_int8_a_neighbour_never_changes_what_smollm2_says():
     loaded = load_decoder(DEFAULT_MODEL, dtype="int8")
-    prompts = [loaded.encode_chat(message) for message in ("Hi", "Count to ten.")]
-    prompts += [loaded.tokenizer.encode(text) for text in ("The", "One, two,", "A " * 60)]
+    prompts = [loaded.tokenizer.encode(text) for text in ("One, two,", "The", "A " * 60)]
+    prompts.append(loaded.encode_chat("Hi"))
 
     def answers(which) -> list[list[int]]:
         engine = rungs.make("continuous", loaded, num_blocks=64, prefix_caching=False)
