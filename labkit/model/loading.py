@@ -140,7 +140,6 @@ def garbage_left():
     try:
         yield
     finally:
-        gc.freeze()  # nor are they searched again, in the middle of a step
         if was_enabled:
             gc.enable()
 
