@@ -7,6 +7,7 @@ import torch
 
 from labkit import machine
 from labkit.measure.bench import cli, decode, decode_cost, decode_profile, roofs
+from labkit.model.checkpoint import ModelError
 from labkit.model.linear import Int8Linear
 from labkit.model.loading import load_decoder
 
@@ -37,9 +38,10 @@ def measured(tmp_path, *line):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 def test_floor_and_fraction_follow_from_the_row(tmp_path, dtype):
     try:
-        Int8Linear(torch.ones(4, 4))
-    except ValueError:
-        pytest.skip("no integer products here")
+        if dtype == "int8":
+            Int8Linear(torch.ones(4, 4))
+    except ModelError:
+        pytest.skip("this torch has no integer products of oneDNN, which int8 needs")
     done = measured(tmp_path, "--dtype", dtype, "--batch", "1,3", "--context", "16,40")
     cells = [(row["batch"], row["context"]) for row in done["rows"]]
     assert cells == [(1, 16), (3, 16), (1, 40), (3, 40)]
