@@ -128,18 +128,19 @@ def _silent_main():
 
 
 _worker = Worker()
+_reading = threading.Lock()  # ast.parse in two threads may raise SystemError (Python 3.11)
 
 
 def check_cell(exercise: Exercise, cell: str | None, seconds: float = SECONDS) -> Finding:
     """The finding for the text of an exercise cell; None means that none has been run."""
     if cell is None:
         return Finding("not attempted", reason="check.cell_not_run")
-    hole = parts.Hole.of(exercise)
-    try:
-        part = parts.part_from_cell(hole, cell)
-    except parts.PartError as error:
-        outcome = "wrong" if error.key == "check.signature" else "crashed"
-        return Finding(outcome, reason=error.key, values=error.values)
-    if cut.is_stub(part):
-        return Finding("not attempted")
+    with _reading:
+        try:
+            part = parts.part_from_cell(parts.Hole.of(exercise), cell)
+        except parts.PartError as error:
+            outcome = "wrong" if error.key == "check.signature" else "crashed"
+            return Finding(outcome, reason=error.key, values=error.values)
+        if cut.is_stub(part):
+            return Finding("not attempted")
     return _worker.run(exercise.id, part, seconds)
