@@ -4,7 +4,7 @@
 """
 
 
-def attention_for(batch, num_heads: int, num_kv_heads: int):
+def attention_for(batch):
     """A callable `(q, kv) -> out` for one step, the same for every layer.
 
     `batch` is a `FlatBatch`; `q` is `[T, heads, head_dim]`, `kv` one layer of the cache,
@@ -14,5 +14,5 @@ def attention_for(batch, num_heads: int, num_kv_heads: int):
     from labkit.kernels import cpu, reference
 
     if batch.token_ids.device.type == "cpu":
-        return cpu.CPUAttention(batch, num_heads, num_kv_heads)
+        return cpu.CPUAttention(batch)
     return reference.GatheredAttention(batch)

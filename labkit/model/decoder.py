@@ -14,8 +14,8 @@ from labkit.model.checkpoint import ModelError
 from labkit.model.config import DecoderConfig
 from labkit.model.flat_batch import FlatBatch
 from labkit.model.kv_cache import KVCache
-from labkit.model.linear import Int8Linear, Linear, PackedLinear, can_pack
-from labkit.model.rope import paired, rotate_, rotations
+from labkit.model.linear import Int8Linear, linear_for
+from labkit.model.rope import paired, rotated, rotations
 
 INT8_PARTS = frozenset({"qkv", "o", "gate_up", "down", "head"})
 
@@ -24,14 +24,14 @@ class Layer:
     """The weights of one layer: four products.
 
     The weight of a norm is a factor of each input channel, so it is multiplied into the weight
-    of the product that follows; what is left of the norm is one number per token.
+    of the product that follows; what is left of the norm is a division.
     """
 
     def __init__(self, config: DecoderConfig, read: Callable, product: Callable):
         d = config.head_dim
 
         def joined(names: list[str], kind: str) -> torch.Tensor:
-            """Several products of the same input as one; q and k in the order of `rotate_`."""
+            """Several products of the same input as one; q and k in the order of `rotated`."""
             tensors = [(name, read(f"{name}_proj.{kind}")) for name in names]
             return torch.cat([
                 paired(t, d) if name.endswith((".q", ".k")) else t for name, t in tensors
@@ -75,7 +75,7 @@ class Decoder:
         int8: frozenset[str] = frozenset(),
     ):
         self.config, self.dtype, self.device = config, dtype, torch.device(device)
-        plain = PackedLinear if can_pack(dtype, device) else Linear
+        plain = linear_for(dtype, device)
 
         def read(name: str) -> torch.Tensor:
             tensor, shape = tensors(name), config.shape_of(name)
@@ -97,7 +97,6 @@ class Decoder:
             ]
             head = self.embedding if config.tied_head else read("lm_head.weight")
             self.head = product("head", head * read("model.norm.weight"), None)
-            self.eps = torch.tensor(config.rms_norm_eps, device=self.device)
             self.turns = rotations(config, config.max_position).to(self.device)
 
     @torch.inference_mode()
@@ -108,36 +107,33 @@ class Decoder:
         """
         x = F.embedding(batch.token_ids, self.embedding)  # [T, hidden]
         turns = self.turns[batch.positions].unsqueeze(1)  # [T, 1, head_dim / 2]
-        rows = cache.rows(batch.slot_mapping)
-        attention = attention_for(batch, self.config.num_heads, self.config.num_kv_heads)
+        rows, attention = cache.rows(batch.slot_mapping), attention_for(batch)
         for i, layer in enumerate(self.layers):
-            qkv = self.queries_keys_values(layer, x, turns)
-            heads, keys_values = qkv.tensor_split((self.config.num_heads,), dim=1)
-            cache.write(i, rows, keys_values)
-            attended = attention(heads.to(cache.dtype), cache.layers[i])
-            x = layer.o(attended.flatten(1).to(self.dtype), add=x)
-            x = layer.down(self.gated(layer, x), add=x)
-        x = x[batch.logits_rows]
-        return self.head(x, self.norm_scale(x)).float()
+            q, kv = self.queries_keys_values(layer, x, turns)
+            cache.write(i, rows, kv)
+            attended = attention(q.to(cache.dtype), cache.layers[i])
+            x = x + layer.o(attended.flatten(1))
+            x = x + layer.down(self.gated(layer, x))
+        return self.head(self.normalized(x[batch.logits_rows])).float()
 
-    def queries_keys_values(self, layer: Layer, x: torch.Tensor, turns) -> torch.Tensor:
-        """`[T, heads + 2 * kv_heads, head_dim]` (float32): q and k turned to their positions."""
+    def queries_keys_values(self, layer: Layer, x: torch.Tensor, turns) -> tuple:
+        """Queries `[T, heads, head_dim]`, keys and values `[T, 2 * kv_heads, head_dim]` (float32).
+
+        Queries and keys are turned to their positions.
+        """
         config = self.config
-        qkv = layer.qkv(x, self.norm_scale(x)).float().unflatten(1, (-1, config.head_dim))
-        turned = qkv[:, : config.num_heads + config.num_kv_heads]
+        qkv = layer.qkv(self.normalized(x)).float().unflatten(1, (-1, config.head_dim))
+        q, k, v = qkv.split((config.num_heads, config.num_kv_heads, config.num_kv_heads), dim=1)
         if layer.q_norm is not None:
-            q, k = turned.tensor_split((config.num_heads,), dim=1)
-            q.copy_(F.rms_norm(q, q.shape[-1:], layer.q_norm.float(), config.rms_norm_eps))
-            k.copy_(F.rms_norm(k, k.shape[-1:], layer.k_norm.float(), config.rms_norm_eps))
-        rotate_(turned, turns)
-        return qkv
+            q = F.rms_norm(q, q.shape[-1:], layer.q_norm.float(), config.rms_norm_eps)
+            k = F.rms_norm(k, k.shape[-1:], layer.k_norm.float(), config.rms_norm_eps)
+        return rotated(q, turns), torch.cat([rotated(k, turns), v], dim=1)
 
     def gated(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
         """silu(gate) * up, `[T, intermediate]`: what the MLP's last product reads."""
-        gate, up = layer.gate_up(x, self.norm_scale(x)).chunk(2, dim=1)
-        return F.silu(gate).mul_(up)
+        gate, up = layer.gate_up(self.normalized(x)).chunk(2, dim=1)
+        return F.silu(gate) * up
 
-    def norm_scale(self, x: torch.Tensor) -> torch.Tensor:
-        """1 / root of the mean square of each row, `[T, 1]`: RMSNorm (Zhang & Sennrich, 2019)."""
-        norm = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.float32)
-        return torch.addcmul(self.eps, norm, norm, value=1 / x.shape[1]).rsqrt_()
+    def normalized(self, x: torch.Tensor) -> torch.Tensor:
+        """Each row divided by its root mean square: RMSNorm (Zhang & Sennrich, 2019)."""
+        return F.rms_norm(x, x.shape[-1:], eps=self.config.rms_norm_eps)

@@ -8,8 +8,7 @@ from labkit.model.config import DecoderConfig
 def cache_dtype(dtype: torch.dtype, device) -> torch.dtype:
     """The precision of keys and values for a model of `dtype`.
 
-    On a CPU float32: torch has the product of a query with scattered keys (`sampled_addmm`) in
-    no other.
+    On a CPU float32, which is what its loops compute in.
     """
     return torch.float32 if torch.device(device).type == "cpu" else dtype
 
@@ -22,23 +21,22 @@ def bytes_per_block(config: DecoderConfig, block_size: int, dtype: torch.dtype, 
 class KVCache:
     """Room for `num_blocks * block_size` tokens in every layer.
 
-    `layers[i]` is `[num_blocks, 2, kv_heads, block_size, head_dim]`: in each block the keys and
-    then the values, head after head. Attention reads all keys of one head, so those of a block
-    lie side by side. What is not written is never read, so nothing is cleared: memory that no
-    request has used yet costs nothing on most systems.
+    `data` is `[layers, num_blocks, 2, kv_heads, block_size, head_dim]`, and `layers[i]` its part
+    for one layer: in each block the keys and then the values, head after head. Attention reads
+    all keys of one head, so those of a block lie side by side. What is not written is never read,
+    so nothing is cleared: memory that no request has used yet costs nothing on most systems.
     """
 
     def __init__(self, config: DecoderConfig, num_blocks: int, block_size: int, dtype, device):
         self.num_blocks, self.block_size = num_blocks, block_size
         self.dtype = cache_dtype(dtype, device)
         shape = (num_blocks, 2, config.num_kv_heads, block_size, config.head_dim)
-        self.layers = [
-            torch.empty(shape, dtype=self.dtype, device=device) for _ in range(config.num_layers)
-        ]
+        self.data = torch.empty((config.num_layers, *shape), dtype=self.dtype, device=device)
+        self.layers = list(self.data)
 
     @property
     def num_bytes(self) -> int:
-        return sum(layer.numel() * layer.element_size() for layer in self.layers)
+        return self.data.nbytes
 
     def rows(self, slot_mapping: torch.Tensor) -> torch.Tensor:
         """Where new keys and values go, the same in every layer: `[T * 2 * kv_heads]`.

@@ -1,15 +1,20 @@
 """The products with weights, where a decode step spends its time.
 
-Each kind is called as `product(x, row_scale, add)` and returns
-`(x * row_scale) @ weight.T + bias + add`: `x` `[T, in]`, `row_scale` `[T, 1]` (float32) or None,
-`add` `[T, out]` or None. What surrounds a product is done together with it, since on a CPU every
-call costs: the product before has pushed all else out of the nearest caches.
+Each kind is called as `product(x)` and returns `x @ weight.T + bias`, `[T, out]`, for `x`
+`[T, in]`. On a CPU `product.rows(x)` gives the same as two arrays, `raw` `[T, out]` and `scale`
+`[T]` (float32): every row of the result is raw * scale, and whoever reads it next multiplies.
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
+from labkit.kernels import loops, mkl
 from labkit.model.checkpoint import ModelError
+
+# The overload by its name: otherwise torch tries one after the other in every call.
+ONEDNN = torch.ops.mkldnn._linear_pointwise.default
+INTEGERS = torch.ops.onednn.qlinear_pointwise.default
 
 
 class Linear:
@@ -18,31 +23,45 @@ class Linear:
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
         self.weight, self.bias = weight, bias
 
-    def __call__(self, x, row_scale=None, add=None) -> torch.Tensor:
-        out = F.linear(scaled(x, row_scale), self.weight, self.bias)
-        return out if add is None else out.add_(add)
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
+
+    def rows(self, x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        return self(x).float().numpy(), np.ones(len(x), np.float32)
 
 
-class PackedLinear:
-    """For a CPU: the weight is brought once into the order in which oneDNN reads it.
+class MKLLinear(Linear):
+    """For an Intel or AMD CPU in float32: the weight is brought once into MKL's own order.
 
-    `F.linear` does that again for every call; on 4 to 16 rows that takes as long as the product.
+    `F.linear` does that again for every call; on 4 to 16 rows it takes as long as the product.
     """
 
-    EXPECTED_ROWS = 64  # oneDNN chooses its order for so many rows; for 4 and 256 it is good, too
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
+        super().__init__(mkl.PackedMatrix(weight), bias)
+        self.bias_array = np.empty(0, np.float32) if bias is None else bias.numpy()
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty(len(x), self.weight.outputs)
+        rows = x.contiguous().numpy()
+        mkl.product(rows, self.weight.address, self.bias_array, mkl.ZERO, out.numpy())
+        return out
+
+
+class OneDNNLinear(Linear):
+    """For a CPU in bfloat16, or without MKL: the same with oneDNN."""
+
+    EXPECTED_ROWS = 64
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, self.EXPECTED_ROWS)
-        self.bias = bias
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight, self.EXPECTED_ROWS)
+        super().__init__(packed, bias)
 
-    def __call__(self, x, row_scale=None, add=None) -> torch.Tensor:
-        x = scaled(x, row_scale)
-        if add is None:
-            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return torch.ops.mkldnn._linear_pointwise.binary(x, add, self.weight, self.bias, "add")
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.to(self.weight.dtype)
+        return ONEDNN(x, self.weight, self.bias, "none", [], "")
 
 
-class Int8Linear:
+class Int8Linear(Linear):
     """8-bit integers on both sides: a quarter of the bytes, and sums without rounding.
 
     The weight has one scale per output channel, `x` one per row. With one scale for all of `x`,
@@ -57,52 +76,42 @@ class Int8Linear:
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
         weight = weight.float()
-        scale = weight.abs().amax(dim=1, keepdim=True).clamp_(min=1e-20) / 127
+        step = weight.abs().amax(dim=1, keepdim=True).clamp_(min=1e-20) / 127
         try:
-            self.weight = torch.ops.onednn.qlinear_prepack(
-                (weight / scale).round_().to(torch.int8), None
+            packed = torch.ops.onednn.qlinear_prepack(
+                (weight / step).round_().to(torch.int8), None
             )
         except (RuntimeError, AttributeError) as error:
             raise ModelError(
                 f"dtype int8 needs torch with oneDNN's integer products ({error}); use float32"
             ) from error
-        self.scale, self.bias = scale.flatten() / self.ZERO, bias
-        self.middle = torch.full((1, 1), self.ZERO + 0.5)
+        super().__init__(packed, bias)
+        self.step = step.flatten()
         self.weight_zeros = torch.zeros(len(weight), dtype=torch.int32)
 
-    def __call__(self, x, row_scale=None, add=None) -> torch.Tensor:
-        """The row scale of `x` costs nothing: it goes into the scale of the quantized row."""
-        quantized, largest = quantize_rows(x, self.ZERO, self.middle)
-        out = torch.ops.onednn.qlinear_pointwise(
-            quantized, 1.0, self.ZERO, self.weight, self.scale, self.weight_zeros,
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        raw, scale = self.rows(x)
+        return torch.from_numpy(raw * scale[:, None])
+
+    def rows(self, x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        quantized = torch.empty(x.shape, dtype=torch.uint8)
+        scale = np.empty(len(x), np.float32)
+        loops.quantize(x.numpy(), self.ZERO, quantized.numpy(), scale)
+        raw = INTEGERS(
+            quantized, 1.0, self.ZERO, self.weight, self.step, self.weight_zeros,
             None, 1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        scale = scaled(largest, row_scale)
-        out = out.mul_(scale) if add is None else torch.addcmul(add, out, scale)
-        return out if self.bias is None else out.add_(self.bias)
+        if self.bias is None:
+            return raw.numpy(), scale
+        raw = torch.addcmul(self.bias, raw, torch.from_numpy(scale)[:, None])
+        return raw.numpy(), np.ones(len(x), np.float32)
 
 
-def scaled(x: torch.Tensor, row_scale: torch.Tensor | None) -> torch.Tensor:
-    """Every row of `x` times its scale, in the precision of `x`."""
-    return x if row_scale is None else (x * row_scale).to(x.dtype)
-
-
-def quantize_rows(
-    x: torch.Tensor, zero: int, middle: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """`x` `[rows, n]` as uint8, and the largest size of a number in each row, `[rows, 1]`.
-
-    `x ≈ (uint8 - zero) * largest / zero`, within half a step: `middle` `[1, 1]` is zero + 0.5,
-    and what is behind the point is then cut off.
-    """
-    largest = x.abs().amax(dim=1, keepdim=True).clamp_(min=1e-20)
-    return torch.addcdiv(middle, x, largest, value=zero).to(torch.uint8), largest
-
-
-def can_pack(dtype: torch.dtype, device) -> bool:
-    """Whether oneDNN has a product in this precision on this machine."""
+def linear_for(dtype: torch.dtype, device) -> type[Linear]:
+    """The fastest product in this precision that torch has on this machine."""
     if torch.device(device).type != "cpu" or not torch.backends.mkldnn.is_available():
-        return False
-    if dtype == torch.bfloat16:
-        return torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return dtype == torch.float32
+        return Linear
+    if dtype == torch.float32:
+        return MKLLinear if mkl.library() else OneDNNLinear
+    supported = dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return OneDNNLinear if supported else Linear

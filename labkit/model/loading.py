@@ -65,6 +65,7 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
         import torch
 
         from labkit.model.config import DecoderConfig
+        from labkit.model.cpu_decoder import CPUDecoder
         from labkit.model.decoder import INT8_PARTS, Decoder
 
         refuse_unusable(device)
@@ -77,13 +78,14 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
             tokenizer = read_tokenizer(path)
             ends = read_ends(path, config)
         shape = DecoderConfig.read(config)
+        kind = CPUDecoder if torch.device(device).type == "cpu" else Decoder
         if dtype == INT8:
             from labkit.model.rotation import rotated
 
             tensors = rotated(tensors, shape.hidden_size, shape.tied_head)
-            decoder = Decoder(replace(shape, tied_head=False), tensors, int8=INT8_PARTS)
+            decoder = kind(replace(shape, tied_head=False), tensors, int8=INT8_PARTS)
         else:
-            decoder = Decoder(shape, tensors, dtype=getattr(torch, dtype), device=device)
+            decoder = kind(shape, tensors, dtype=getattr(torch, dtype), device=device)
     return LoadedModel(name, path, decoder, tokenizer, as_ids(ends))
 
 

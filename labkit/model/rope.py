@@ -43,13 +43,13 @@ def rotations(config: DecoderConfig, num_positions: int) -> torch.Tensor:
     return torch.polar(torch.ones_like(angles), angles)
 
 
-def rotate_(heads: torch.Tensor, turns: torch.Tensor) -> None:
-    """Turns queries or keys `[T, heads, head_dim]` (float32) in place by `turns`.
+def rotated(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
+    """Queries or keys `[T, heads, head_dim]` (float32) turned by `turns` `[T, 1, head_dim / 2]`.
 
-    `turns` is `[T, 1, head_dim / 2]`. A pair is (2i, 2i + 1) here; `paired` puts the rows of a
-    weight in that order.
+    A pair is (2i, 2i + 1) here; `paired` puts the rows of a weight in that order.
     """
-    torch.view_as_complex(heads.unflatten(-1, (-1, 2))).mul_(turns)
+    pairs = torch.view_as_complex(heads.unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * turns).flatten(-2)
 
 
 def paired(weight: torch.Tensor, head_dim: int) -> torch.Tensor:

@@ -10,7 +10,7 @@ from labkit.engine import rungs
 from labkit.engine.request import Request
 from labkit.measure.generation import generate
 from labkit.model.config import DecoderConfig
-from labkit.model.decoder import Decoder
+from labkit.model.cpu_decoder import CPUDecoder
 from labkit.model.loading import LoadedModel, load, load_decoder
 from labkit.model.sources import DEFAULT_MODEL
 from labkit.model.tiny import tiny_tokenizer
@@ -32,7 +32,7 @@ def in_memory(name: str, on_transformers: bool) -> LoadedModel:
         return LoadedModel(name, found.path, found.model, found.tokenizer, frozenset())
     model = random_model(name)
     if not on_transformers:
-        model = Decoder(DecoderConfig.read(model.config.to_dict()), model.state_dict().get)
+        model = CPUDecoder(DecoderConfig.read(model.config.to_dict()), model.state_dict().get)
     return LoadedModel(name, None, model, tiny_tokenizer(), frozenset())
 
 

@@ -61,8 +61,7 @@ class Case:
         return torch.cat(rows).float()
 
     def by(self, kind) -> torch.Tensor:
-        options = (self.heads, self.kv_heads) if kind is CPUAttention else ()
-        attention = kind(self.batch, *options)
+        attention = kind(self.batch)
         first = attention(self.q, self.cache)
         again = attention(self.q, self.cache)  # one object serves all layers of a step
         torch.testing.assert_close(again, first, rtol=0, atol=0, equal_nan=True)
@@ -112,7 +111,7 @@ def test_on_a_cpu_a_request_gets_the_same_bits_alone_and_beside_others(lengths):
     for r, (begin, end) in enumerate(zip(starts, starts[1:], strict=False)):
         context, query = lengths[r]
         span = Span([0] * query, context - query, case.batch.block_tables[r].tolist())
-        attention = CPUAttention(FlatBatch.build([span], 16), case.heads, case.kv_heads)
+        attention = CPUAttention(FlatBatch.build([span], 16))
         alone = attention(case.q[begin:end], case.cache)
         assert torch.equal(alone, together[begin:end]), lengths[r]
 

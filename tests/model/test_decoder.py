@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from labkit.model.checkpoint import ModelError
 from labkit.model.config import DecoderConfig
+from labkit.model.cpu_decoder import CPUDecoder
 from labkit.model.decoder import Decoder
 from labkit.model.flat_batch import FlatBatch, Span
 from labkit.model.kv_cache import KVCache
@@ -19,8 +20,8 @@ from labkit.model.tiny import tiny_tokenizer
 LENGTHS = (70, 33, 64, 1, 47)  # tokens of five sequences
 
 
-def decoder_of(model, **options) -> Decoder:
-    return Decoder(DecoderConfig.read(model.config.to_dict()), model.state_dict().get, **options)
+def decoder_of(model, kind=CPUDecoder, **options) -> Decoder:
+    return kind(DecoderConfig.read(model.config.to_dict()), model.state_dict().get, **options)
 
 
 def scattered(num_tokens: int, block_size: int, free: list[int]) -> list[int]:
@@ -71,10 +72,29 @@ def worst_difference(decoder, model, block_size: int = 16, seed: int = 0) -> flo
     return worst
 
 
+@pytest.mark.parametrize("kind", [CPUDecoder, Decoder])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_logits_are_those_of_transformers(name):
+def test_logits_are_those_of_transformers(name, kind):
     model = random_model(name)
-    assert worst_difference(decoder_of(model), model) < 1e-4
+    assert worst_difference(decoder_of(model, kind), model) < 1e-4
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_all_layers_in_one_call_give_what_they_give_one_by_one(name):
+    """Steps of single tokens only, which is when a float32 decoder takes them in one call."""
+    together, one_by_one = (decoder_of(random_model(name)) for _ in range(2))
+    if together.weights is None:
+        pytest.skip("torch without MKL")
+    one_by_one.weights = None
+    caches = [KVCache(d.config, 9, 4, torch.float32, "cpu") for d in (together, one_by_one)]
+    for cache in caches:
+        cache.data.copy_(torch.randn(cache.data.shape, generator=torch.Generator().manual_seed(1)))
+    for step in range(6):
+        spans = [Span([3 + step], 4 + step, [2, 7, 0]), Span([5], step, [8, 1])]
+        batch = FlatBatch.build(spans, 4)
+        found, wanted = (d(batch, c) for d, c in zip((together, one_by_one), caches, strict=True))
+        assert (found - wanted).abs().max() < 1e-4
+        assert (caches[0].data - caches[1].data).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("block_size", [1, 8, 16, 64])

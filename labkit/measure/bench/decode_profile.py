@@ -3,58 +3,51 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 PRODUCTS = ("qkv", "o", "gate_up", "down")
-PARTS = ("qkv", "attention", "o", "gate_up", "down", "norms", "head", "rest")
-
-
-class Timed:
-    """A callable that adds what it takes to `seconds[part]`; all else is as it was."""
-
-    def __init__(self, inner, part: str, seconds: dict[str, float]):
-        self.inner, self.part, self.seconds = inner, part, seconds
-
-    def __getattr__(self, name: str):
-        return getattr(self.inner, name)
-
-    def __call__(self, *args, **options):
-        begin = time.perf_counter()
-        try:
-            return self.inner(*args, **options)
-        finally:
-            self.seconds[self.part] += time.perf_counter() - begin
+LOOPS = {
+    "turn_keep_attend": "attention", "add_and_normalize": "norms", "gate": "gate",
+}  # fmt: skip
+PARTS = (*PRODUCTS, *LOOPS.values(), "head", "rest")
 
 
 @contextmanager
 def parts_timed(decoder) -> Iterator[dict[str, float]]:
-    """Gives the seconds of each part of `decoder` while the block runs, and undoes it after.
+    """Gives the seconds of each part of a `CPUDecoder` while the block runs, and undoes it after.
 
-    "attention" has the preparation of a step in it, too. What no part counts (embedding,
-    rotation, writing keys and values, the gate) is left for "rest".
+    The layers run one by one, as in every precision but float32, where all of them are one call.
+    "attention" has rotation and the writing of keys and values in it, "norms" the additions.
+    What no part counts (embedding, preparation) is left for "rest".
     """
-    from labkit.model import decoder as module
+    from labkit.model import cpu_decoder as module
 
     seconds = dict.fromkeys(PARTS, 0.0)
-    attention_for = module.attention_for
 
-    def timed_attention_for(*args):
-        prepared = Timed(attention_for, "attention", seconds)(*args)
-        return Timed(prepared, "attention", seconds)
+    def timed(function, part: str):
+        def call(*args):
+            begin = time.perf_counter()
+            try:
+                return function(*args)
+            finally:
+                seconds[part] += time.perf_counter() - begin
 
-    originals = [(layer, name, getattr(layer, name)) for layer in decoder.layers
-                 for name in PRODUCTS]  # fmt: skip
-    originals.append((decoder, "head", decoder.head))
-    for owner, name, product in originals:
-        setattr(owner, name, Timed(product, name, seconds))
-    decoder.norm_scale = Timed(decoder.norm_scale, "norms", seconds)
-    module.attention_for = timed_attention_for
+        return call
+
+    loops, weights, head = module.loops, decoder.weights, decoder.head
+    products = [(getattr(layer, part), part) for layer in decoder.layers for part in PRODUCTS]
     try:
+        module.loops = SimpleNamespace(
+            **{name: timed(getattr(loops, name), part) for name, part in LOOPS.items()}
+        )
+        decoder.weights, decoder.head = None, timed(head, "head")
+        for product, part in products:
+            product.rows = timed(product.rows, part)
         yield seconds
     finally:
-        module.attention_for = attention_for
-        del decoder.norm_scale
-        for owner, name, product in originals:
-            setattr(owner, name, product)
+        module.loops, decoder.weights, decoder.head = loops, weights, head
+        for product, _ in products:
+            vars(product).pop("rows", None)
 
 
 def profile(decoder, batch, cache, steps: int = 10) -> list[dict]:

@@ -1,0 +1,234 @@
+"""Loops over rows for a CPU, compiled by Numba: all that a decode step does beside its products.
+
+The weights stream through the caches of a core, and with them goes everything else. So each
+call of a library finds its own code far away, and 40 small ones in a layer take as long as the
+products. Here the same work is five calls, and each number is read once.
+
+Arrays are float32 and C-contiguous unless said otherwise; T tokens, R decoding requests. `raw`
+`[T, out]` with `scale` `[T]` is what a product gave: the value is raw * scale, row by row.
+Kernels let go of the GIL. The first call on a machine compiles; the result is kept on disk.
+"""
+
+import os
+
+import torch  # noqa: F401 (before Numba: its OpenMP threads are then the ones Numba uses)
+
+os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")
+
+import numba
+import numpy as np
+from numba import prange
+
+# Sums may be added up in any order; NaN and infinity stay what they are.
+FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
+float32 = np.float32
+LOWEST = float32(-1e30)
+
+
+def compiled(function=None, **options):
+    """Numba's `njit` as it is used here."""
+    options = {"fastmath": FAST, "cache": True, "nogil": True, "error_model": "numpy"} | options
+    return numba.njit(**options) if function is None else numba.njit(**options)(function)
+
+
+@compiled
+def exp(x):
+    """e^x to 3e-7 of itself, for all of a register at once: 2^whole by its bits, 2^rest by a
+    polynomial. Ends at e^-87 and e^87; NaN and infinity give NaN."""
+    power = min(max(x * float32(1.4426950408889634), float32(-126)), float32(126))
+    whole = np.floor(power)
+    rest = power - whole
+    value = float32(1.8775767e-3)
+    value = value * rest + float32(8.9893397e-3)
+    value = value * rest + float32(5.5826318e-2)
+    value = value * rest + float32(2.4015361e-1)
+    value = value * rest + float32(6.9315308e-1)
+    value = value * rest + float32(9.9999994e-1)
+    power_of_2 = np.int32((np.int32(whole) + 127) << 23).view(float32)
+    return value * power_of_2 + x * float32(0)  # which is 0, or NaN
+
+
+@compiled
+def normalize(x, eps, out):
+    """`out` = each row of x / its root mean square: what the next product reads."""
+    width = x.shape[1]
+    for t in range(len(x)):
+        squares = float32(0)
+        for i in range(width):
+            squares += x[t, i] * x[t, i]
+        factor = float32(1) / np.sqrt(squares / float32(width) + eps)
+        for i in range(width):
+            out[t, i] = x[t, i] * factor
+
+
+@compiled
+def add_and_normalize(x, raw, scale, eps, out):
+    """x += raw * scale, and `out` = x, normalized."""
+    for t in range(len(x)):
+        for i in range(x.shape[1]):
+            x[t, i] += raw[t, i] * scale[t]
+    normalize(x, eps, out)
+
+
+@compiled
+def gate(raw, scale, out):
+    """silu(first half) * second half, `[T, intermediate]`."""
+    width = out.shape[1]
+    for t in range(len(raw)):
+        for i in range(width):
+            value = raw[t, i] * scale[t]
+            out[t, i] = value / (float32(1) + exp(-value)) * raw[t, width + i] * scale[t]
+
+
+@compiled
+def largest_of(row):
+    """The largest size of a number in the row; NaN when one of them is not finite."""
+    largest, broken = float32(0), float32(0)
+    for value in row:
+        largest = max(largest, abs(value))
+        broken += value * float32(0)
+    return largest + broken
+
+
+@compiled
+def quantize(x, zero, out, scale):
+    """Rows of x as `out` (uint8, from 0 to 2 * zero) and `scale`: x ≈ (out - zero) * scale."""
+    for t in range(len(x)):
+        largest = max(largest_of(x[t]), float32(1e-20))
+        steps = float32(zero) / largest
+        for i in range(x.shape[1]):
+            out[t, i] = np.uint8(np.int32(x[t, i] * steps + (float32(zero) + float32(0.5))))
+        scale[t] = largest / float32(zero)
+
+
+@compiled
+def normalize_head(head, weight, eps):
+    """Qwen3's norm of one query or key; a weight of no numbers leaves it as it is."""
+    if len(weight) == 0:
+        return
+    squares = float32(0)
+    for value in head:
+        squares += value * value
+    factor = float32(1) / np.sqrt(squares / float32(len(head)) + eps)
+    for i in range(len(head)):
+        head[i] *= factor * weight[i]
+
+
+@compiled
+def turn_and_keep(raw, scale, turns, q_norm, k_norm, eps, slots, kv, q):
+    """Queries turned to their positions, in `q`; keys and values in the cache, in their slots.
+
+    `raw` `[T, heads + 2 * kv_heads, head_dim]`, `turns` `[T, head_dim / 2, 2]` (cosine, sine),
+    `slots` `[T]` (int64), `kv` `[num_blocks, 2, kv_heads, block_size, head_dim]`.
+    """
+    num_heads, head_dim = q.shape[1], q.shape[2]
+    kv_heads, block_size = kv.shape[2], kv.shape[3]
+    for t in range(len(raw)):
+        block, offset = kv[slots[t] // block_size], slots[t] % block_size
+        for h in range(num_heads + kv_heads):
+            head = raw[t, h]
+            for i in range(head_dim):
+                head[i] *= scale[t]
+            is_query = h < num_heads
+            normalize_head(head, q_norm if is_query else k_norm, eps)
+            turned = q[t, h] if is_query else block[0, h - num_heads, offset]
+            for i in range(head_dim // 2):
+                even, odd = head[2 * i], head[2 * i + 1]
+                turned[2 * i] = even * turns[t, i, 0] - odd * turns[t, i, 1]
+                turned[2 * i + 1] = even * turns[t, i, 1] + odd * turns[t, i, 0]
+        for h in range(kv_heads):
+            for i in range(head_dim):
+                block[1, h, offset, i] = raw[t, num_heads + kv_heads + h, i] * scale[t]
+
+
+@compiled
+def scores_of_block(query, keys, factor, count, scores):
+    """query · key * factor for the keys of one block, of which `count` are there."""
+    head_dim, slots = len(query), len(keys)
+    for s in range(0, slots - 3, 4):  # four at a time: each number of the query is read once
+        a, b, c, d = float32(0), float32(0), float32(0), float32(0)
+        for i in range(head_dim):
+            a += query[i] * keys[s, i]
+            b += query[i] * keys[s + 1, i]
+            c += query[i] * keys[s + 2, i]
+            d += query[i] * keys[s + 3, i]
+        scores[s], scores[s + 1] = a * factor, b * factor
+        scores[s + 2], scores[s + 3] = c * factor, d * factor
+    for s in range(slots // 4 * 4, slots):
+        a = float32(0)
+        for i in range(head_dim):
+            a += query[i] * keys[s, i]
+        scores[s] = a * factor
+    for s in range(count, slots):
+        scores[s] = LOWEST
+
+
+@compiled
+def add_values_of_block(values, weights, count, out):
+    """out += the values of one block, each times its weight."""
+    head_dim = len(out)
+    for s in range(0, count - 3, 4):
+        for i in range(head_dim):
+            out[i] += (weights[s] * values[s, i] + weights[s + 1] * values[s + 1, i]) + (
+                weights[s + 2] * values[s + 2, i] + weights[s + 3] * values[s + 3, i]
+            )
+    for s in range(count // 4 * 4, count):
+        for i in range(head_dim):
+            out[i] += weights[s] * values[s, i]
+
+
+@compiled(parallel=True)
+def attend(q, kv, rows, block_tables, context_lens, out):
+    """Attention of R new tokens, the rows `rows` of `q` and `out`, to blocks where they lie.
+
+    FlashAttention's softmax (Dao et al., 2022): block after block, with the largest score so far
+    and the sum of weights so far; when a larger one comes, what was added up is scaled down. So
+    keys and values are read in one go, and no table of scores is needed.
+    """
+    num_heads, head_dim = q.shape[1], q.shape[2]
+    kv_heads, block_size = kv.shape[2], kv.shape[3]
+    group = num_heads // kv_heads
+    factor = float32(1) / np.sqrt(float32(head_dim))
+    parts = 1 if len(rows) >= 4 else kv_heads  # few requests: a thread takes some of the heads
+    for job in prange(len(rows) * parts):
+        r, part = job // parts, job % parts
+        first = part * num_heads // parts
+        query, result = q[rows[r]], out[rows[r]]
+        heads = num_heads // parts
+        most = np.full(heads, LOWEST)
+        total = np.zeros(heads, float32)
+        scores = np.empty((heads, block_size), float32)
+        result[first : first + heads] = float32(0)
+        for b in range((context_lens[r] + block_size - 1) // block_size):
+            block = kv[block_tables[r, b]]
+            count = min(block_size, context_lens[r] - b * block_size)
+            for h in range(heads):
+                keys = block[0, (first + h) // group]
+                scores_of_block(query[first + h], keys, factor, count, scores[h])
+            for h in range(heads):
+                largest = most[h]
+                for s in range(block_size):
+                    largest = max(largest, scores[h, s])
+                rescale, added = exp(most[h] - largest), float32(0)
+                most[h] = largest
+                for s in range(block_size):
+                    scores[h, s] = exp(scores[h, s] - largest)
+                    added += scores[h, s]
+                total[h] = total[h] * rescale + added
+                for i in range(head_dim):
+                    result[first + h, i] *= rescale
+                values = block[1, (first + h) // group]
+                add_values_of_block(values, scores[h], count, result[first + h])
+        for h in range(heads):
+            for i in range(head_dim):
+                result[first + h, i] /= total[h]
+
+
+@compiled
+def turn_keep_attend(heads, norms, batch, kv, q, out):
+    """`turn_and_keep` and then `attend`, for one layer."""
+    raw, scale = heads
+    q_norm, k_norm, eps = norms
+    turns, slots, rows, block_tables, context_lens = batch
+    turn_and_keep(raw, scale, turns, q_norm, k_norm, eps, slots, kv, q)
+    attend(q, kv, rows, block_tables, context_lens, out)

@@ -1,0 +1,84 @@
+"""Products with a packed matrix from torch's own oneMKL, called from compiled loops.
+
+Intel or AMD processor, Linux: elsewhere torch doesn't give its MKL to others. `sgemm` of MKL for
+a packed matrix is described in Intel's "Developer Reference for oneMKL", cblas_gemm_pack.
+"""
+
+import ctypes
+import mmap
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding
+import numpy as np
+import torch
+from numba import types
+
+from labkit.kernels import loops
+
+ROW_MAJOR, NOT_TRANSPOSED, TRANSPOSED, PACKED, MATRIX_B = 101, 111, 112, 151, 162
+LARGE_PAGE = 2**21
+EXPECTED_ROWS = 256  # MKL chooses its order for so many rows of x; it is good for 1 to 512
+ZERO, ONE = np.float32(0), np.float32(1)
+
+i32, f32, address = types.int32, types.float32, types.uintp
+sgemm = types.ExternalFunction(
+    "cblas_sgemm_compute",
+    types.void(i32, i32, i32, i32, i32, i32, address, i32, address, i32, f32, address, i32),
+)
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The library with torch's MKL, where compiled loops find it from now on; None without."""
+    path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        found = ctypes.CDLL(str(path))
+        found.cblas_sgemm_pack_get_size.restype = ctypes.c_size_t
+        found.cblas_sgemm_pack, found.cblas_sgemm_compute  # noqa: B018
+        llvmlite.binding.load_library_permanently(str(path))
+    except (OSError, AttributeError, RuntimeError):
+        return None
+    return found
+
+
+class PackedMatrix:
+    """A weight `[out, in]` (float32) in MKL's own order, at `address`.
+
+    It lies in pages of 2 MB, if there are any: a step walks through all weights, and the processor
+    finds 300 such pages sooner than 140,000 small ones. MKL asks for twice the size and more and
+    begins at a multiple of 2 MB; what it leaves out is never touched and costs no memory.
+    """
+
+    def __init__(self, weight: torch.Tensor):
+        self.outputs, self.inputs = weight.shape
+        sizes = (EXPECTED_ROWS, self.outputs, self.inputs)
+        size = library().cblas_sgemm_pack_get_size(MATRIX_B, *sizes)
+        self.memory = mmap.mmap(-1, size + 2 * LARGE_PAGE)
+        begin = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        aligned = -(-(begin + mmap.PAGESIZE) // LARGE_PAGE) * LARGE_PAGE - begin
+        with suppress(OSError, AttributeError):  # a kernel without large pages
+            self.memory.madvise(mmap.MADV_HUGEPAGE, aligned, len(self.memory) - aligned)
+        self.address = begin + aligned - mmap.PAGESIZE  # a short head, then the numbers
+        library().cblas_sgemm_pack(
+            ROW_MAJOR, MATRIX_B, TRANSPOSED, *sizes, ctypes.c_float(1.0),
+            ctypes.c_void_p(weight.contiguous().data_ptr()), self.inputs,
+            ctypes.c_void_p(self.address),
+        )  # fmt: skip
+
+
+@loops.compiled
+def product(x, weight, bias, keep, out):
+    """out = keep * out + x @ weight.T + bias; `weight` is the address of a packed one.
+
+    `keep` is 0 or 1; a bias of no numbers is none.
+    """
+    for t in range(len(x) if len(bias) else 0):
+        for i in range(len(bias)):
+            out[t, i] = bias[i] if keep == ZERO else out[t, i] + bias[i]
+    sgemm(
+        ROW_MAJOR, NOT_TRANSPOSED, PACKED, len(x), out.shape[1], x.shape[1],
+        x.ctypes.data, x.shape[1], weight, x.shape[1],
+        ONE if len(bias) else keep, out.ctypes.data, out.shape[1],
+    )  # fmt: skip
