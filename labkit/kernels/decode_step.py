@@ -29,4 +29,4 @@ def decode_step(x, weights, biases, norms, batch, cache, buffers):
         loops.normalize(x, eps, h)
         product(h, weights[i, 2], biases[2][i], ZERO, gates)
         loops.gate(gates, ones, gated)
-        product(gated, weights[i, 3], biases[3][i], ONE, x)
+        product(gated[0], weights[i, 3], biases[3][i], ONE, x)

@@ -11,7 +11,7 @@ Kernels let go of the GIL. The first call on a machine compiles; the result is k
 
 import os
 
-import torch  # noqa: F401 (before Numba: its OpenMP threads are then the ones Numba uses)
+import torch  # (before Numba: its OpenMP threads are then the ones Numba uses)
 
 os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")
 
@@ -23,6 +23,9 @@ from numba import prange
 FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
 float32 = np.float32
 LOWEST = float32(-1e30)
+# The middle of 8-bit numbers. Without the VNNI instructions oneDNN adds two products up in 16 bits,
+# which must not overflow.
+ZERO = 127 if torch.cpu._is_vnni_supported() else 63
 
 
 def compiled(function=None, **options):
@@ -49,38 +52,6 @@ def exp(x):
 
 
 @compiled
-def normalize(x, eps, out):
-    """`out` = each row of x / its root mean square: what the next product reads."""
-    width = x.shape[1]
-    for t in range(len(x)):
-        squares = float32(0)
-        for i in range(width):
-            squares += x[t, i] * x[t, i]
-        factor = float32(1) / np.sqrt(squares / float32(width) + eps)
-        for i in range(width):
-            out[t, i] = x[t, i] * factor
-
-
-@compiled
-def add_and_normalize(x, raw, scale, eps, out):
-    """x += raw * scale, and `out` = x, normalized."""
-    for t in range(len(x)):
-        for i in range(x.shape[1]):
-            x[t, i] += raw[t, i] * scale[t]
-    normalize(x, eps, out)
-
-
-@compiled
-def gate(raw, scale, out):
-    """silu(first half) * second half, `[T, intermediate]`."""
-    width = out.shape[1]
-    for t in range(len(raw)):
-        for i in range(width):
-            value = raw[t, i] * scale[t]
-            out[t, i] = value / (float32(1) + exp(-value)) * raw[t, width + i] * scale[t]
-
-
-@compiled
 def largest_of(row):
     """The largest size of a number in the row; NaN when one of them is not finite."""
     largest, broken = float32(0), float32(0)
@@ -99,6 +70,49 @@ def quantize(x, zero, out, scale):
         for i in range(x.shape[1]):
             out[t, i] = np.uint8(np.int32(x[t, i] * steps + (float32(zero) + float32(0.5))))
         scale[t] = largest / float32(zero)
+
+
+@compiled
+def finish(operand):
+    """Fills the second and third array of an `Operand` of `model.linear` from the first."""
+    values, integers, scale = operand
+    if len(integers):
+        quantize(values, ZERO, integers, scale)
+
+
+@compiled
+def normalize(x, eps, out):
+    """`out` = each row of x / its root mean square: what the next product reads."""
+    width = x.shape[1]
+    for t in range(len(x)):
+        squares = float32(0)
+        for i in range(width):
+            squares += x[t, i] * x[t, i]
+        factor = float32(1) / np.sqrt(squares / float32(width) + eps)
+        for i in range(width):
+            out[t, i] = x[t, i] * factor
+
+
+@compiled
+def add_and_normalize(x, raw, scale, eps, operand):
+    """x += raw * scale; the operand of the next product is x, normalized."""
+    for t in range(len(x)):
+        for i in range(x.shape[1]):
+            x[t, i] += raw[t, i] * scale[t]
+    normalize(x, eps, operand[0])
+    finish(operand)
+
+
+@compiled
+def gate(raw, scale, operand):
+    """silu(first half) * second half, `[T, intermediate]`: the MLP's last operand."""
+    out = operand[0]
+    width = out.shape[1]
+    for t in range(len(raw)):
+        for i in range(width):
+            value = raw[t, i] * scale[t]
+            out[t, i] = value / (float32(1) + exp(-value)) * raw[t, width + i] * scale[t]
+    finish(operand)
 
 
 @compiled
@@ -142,9 +156,9 @@ def turn_and_keep(raw, scale, turns, q_norm, k_norm, eps, slots, kv, q):
 
 
 @compiled
-def scores_of_block(query, keys, factor, count, scores):
+def scores_of_block(query, keys, factor, count, scores, head_dim):
     """query · key * factor for the keys of one block, of which `count` are there."""
-    head_dim, slots = len(query), len(keys)
+    slots = len(keys)
     for s in range(0, slots - 3, 4):  # four at a time: each number of the query is read once
         a, b, c, d = float32(0), float32(0), float32(0), float32(0)
         for i in range(head_dim):
@@ -164,9 +178,8 @@ def scores_of_block(query, keys, factor, count, scores):
 
 
 @compiled
-def add_values_of_block(values, weights, count, out):
+def add_values_of_block(values, weights, count, out, head_dim):
     """out += the values of one block, each times its weight."""
-    head_dim = len(out)
     for s in range(0, count - 3, 4):
         for i in range(head_dim):
             out[i] += (weights[s] * values[s, i] + weights[s + 1] * values[s + 1, i]) + (
@@ -177,51 +190,63 @@ def add_values_of_block(values, weights, count, out):
             out[i] += weights[s] * values[s, i]
 
 
-@compiled(parallel=True)
-def attend(q, kv, rows, block_tables, context_lens, out):
-    """Attention of R new tokens, the rows `rows` of `q` and `out`, to blocks where they lie.
+@compiled
+def attend_over_blocks(query, kv, block_table, context_len, first, group, out, head_dim):
+    """Attention of one new token: its heads from `first` on, as many as `query` has.
 
     FlashAttention's softmax (Dao et al., 2022): block after block, with the largest score so far
     and the sum of weights so far; when a larger one comes, what was added up is scaled down. So
     keys and values are read in one go, and no table of scores is needed.
     """
-    num_heads, head_dim = q.shape[1], q.shape[2]
-    kv_heads, block_size = kv.shape[2], kv.shape[3]
-    group = num_heads // kv_heads
+    heads, block_size = len(query), kv.shape[3]
     factor = float32(1) / np.sqrt(float32(head_dim))
-    parts = 1 if len(rows) >= 4 else kv_heads  # few requests: a thread takes some of the heads
-    for job in prange(len(rows) * parts):
-        r, part = job // parts, job % parts
-        first = part * num_heads // parts
-        query, result = q[rows[r]], out[rows[r]]
-        heads = num_heads // parts
-        most = np.full(heads, LOWEST)
-        total = np.zeros(heads, float32)
-        scores = np.empty((heads, block_size), float32)
-        result[first : first + heads] = float32(0)
-        for b in range((context_lens[r] + block_size - 1) // block_size):
-            block = kv[block_tables[r, b]]
-            count = min(block_size, context_lens[r] - b * block_size)
-            for h in range(heads):
-                keys = block[0, (first + h) // group]
-                scores_of_block(query[first + h], keys, factor, count, scores[h])
-            for h in range(heads):
-                largest = most[h]
-                for s in range(block_size):
-                    largest = max(largest, scores[h, s])
-                rescale, added = exp(most[h] - largest), float32(0)
-                most[h] = largest
-                for s in range(block_size):
-                    scores[h, s] = exp(scores[h, s] - largest)
-                    added += scores[h, s]
-                total[h] = total[h] * rescale + added
-                for i in range(head_dim):
-                    result[first + h, i] *= rescale
-                values = block[1, (first + h) // group]
-                add_values_of_block(values, scores[h], count, result[first + h])
+    most, total = np.full(heads, LOWEST), np.zeros(heads, np.float32)
+    scores = np.empty((heads, block_size), np.float32)
+    out[:] = float32(0)
+    for b in range((context_len + block_size - 1) // block_size):
+        block = kv[block_table[b]]
+        count = min(block_size, context_len - b * block_size)
         for h in range(heads):
+            keys = block[0, (first + h) // group]
+            scores_of_block(query[h], keys, factor, count, scores[h], head_dim)
+        for h in range(heads):
+            largest = most[h]
+            for s in range(block_size):
+                largest = max(largest, scores[h, s])
+            rescale, added = exp(most[h] - largest), float32(0)
+            most[h] = largest
+            for s in range(block_size):
+                scores[h, s] = exp(scores[h, s] - largest)
+                added += scores[h, s]
+            total[h] = total[h] * rescale + added
             for i in range(head_dim):
-                result[first + h, i] /= total[h]
+                out[h, i] *= rescale
+            values = block[1, (first + h) // group]
+            add_values_of_block(values, scores[h], count, out[h], head_dim)
+    for h in range(heads):
+        for i in range(head_dim):
+            out[h, i] /= total[h]
+
+
+@compiled(parallel=True)
+def attend(q, kv, rows, block_tables, context_lens, out):
+    """Attention of R new tokens, the rows `rows` of `q` and `out`, to blocks where they lie."""
+    num_heads, head_dim = q.shape[1], q.shape[2]
+    kv_heads = kv.shape[2]
+    group = num_heads // kv_heads
+    parts = 1 if len(rows) >= 8 else kv_heads  # few requests: a thread takes some of the heads
+    heads = num_heads // parts
+    for job in prange(len(rows) * parts):
+        r, first = job // parts, job % parts * heads
+        query = q[rows[r], first : first + heads]
+        result = out[rows[r], first : first + heads]
+        table, length = block_tables[r], context_lens[r]
+        if head_dim == 64:  # a number that the compiler knows: a quarter less time
+            attend_over_blocks(query, kv, table, length, first, group, result, 64)
+        elif head_dim == 128:
+            attend_over_blocks(query, kv, table, length, first, group, result, 128)
+        else:
+            attend_over_blocks(query, kv, table, length, first, group, result, head_dim)
 
 
 @compiled

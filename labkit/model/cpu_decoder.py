@@ -14,7 +14,7 @@ from labkit.kernels.decode_step import decode_step
 from labkit.model.decoder import Decoder
 from labkit.model.flat_batch import FlatBatch
 from labkit.model.kv_cache import KVCache
-from labkit.model.linear import MKLLinear
+from labkit.model.linear import Int8Linear, MKLLinear, Operand
 
 PARTS = ("qkv", "o", "gate_up", "down")
 NONE = np.empty(0, np.float32)
@@ -51,37 +51,37 @@ class CPUDecoder(Decoder):
             self.all_layers(x, step, cache)
         else:
             self.layer_by_layer(x, step, cache)
-        return self.head(step.h[batch.logits_rows]).float()
+        return self.head(step.h.values[batch.logits_rows]).float()
 
     def all_layers(self, x: np.ndarray, step: "Step", cache: KVCache) -> None:
         """The layers in one call. `step.h` gets their output, normalized."""
         qkv = np.empty((len(x), self.layers[0].qkv.weight.outputs), np.float32)
         gates = np.empty((len(x), self.layers[0].gate_up.weight.outputs), np.float32)
-        h, gated, q, attended = (t.numpy() for t in (step.h, step.gated, step.q, step.attended))
-        buffers = (h, qkv, q, attended, gates, gated, step.ones)
+        h, q, attended = step.h.arrays[0], step.q.numpy(), step.attended_heads.numpy()
+        buffers = (h, qkv, q, attended, gates, step.gated.arrays, step.h.scale)
         norms = (self.q_norms, self.k_norms, self.eps)
-        decode_step(
-            x, self.weights, self.biases, norms, step.batch, cache.data.numpy(), buffers
-        )
+        decode_step(x, self.weights, self.biases, norms, step.batch, cache.data.numpy(), buffers)
         loops.normalize(x, self.eps, h)
 
     def layer_by_layer(self, x: np.ndarray, step: "Step", cache: KVCache) -> None:
         """The same for any kind of product, and for chunks, too."""
-        h, gated, q, attended = (t.numpy() for t in (step.h, step.gated, step.q, step.attended))
-        raw, scale = np.zeros_like(x), step.ones
+        h, gated, attended, attention = step.h, step.gated, step.attended, step.attention
+        q, heads_of = step.q.numpy(), (len(x), -1, self.config.head_dim)
+        raw, scale = np.zeros_like(x), h.scale
         for i, (layer, kv) in enumerate(zip(self.layers, cache.data.numpy(), strict=True)):
-            loops.add_and_normalize(x, raw, scale, self.eps, h)
-            raw, scale = layer.qkv.rows(step.h)
-            heads = (raw.reshape(len(x), -1, self.config.head_dim), scale)
-            norms = (self.q_norms[i], self.k_norms[i], self.eps)
-            loops.turn_keep_attend(heads, norms, step.batch, kv, q, attended)
-            step.attention.attend_chunks(step.q, cache.layers[i], step.attended)
-            raw, scale = layer.o.rows(step.attended.flatten(1))
-            loops.add_and_normalize(x, raw, scale, self.eps, h)
-            raw, scale = layer.gate_up.rows(step.h)
-            loops.gate(raw, scale, gated)
-            raw, scale = layer.down.rows(step.gated)
-        loops.add_and_normalize(x, raw, scale, self.eps, h)
+            loops.add_and_normalize(x, raw, scale, self.eps, h.arrays)
+            raw, scale = layer.qkv.rows(h)
+            loops.turn_keep_attend(
+                (raw.reshape(heads_of), scale), (self.q_norms[i], self.k_norms[i], self.eps),
+                step.batch, kv, q, step.attended_heads.numpy(),
+            )  # fmt: skip
+            attention.attend_chunks(step.q, cache.layers[i], step.attended_heads)
+            loops.finish(attended.arrays)
+            raw, scale = layer.o.rows(attended)
+            loops.add_and_normalize(x, raw, scale, self.eps, h.arrays)
+            loops.gate(*layer.gate_up.rows(h), gated.arrays)
+            raw, scale = layer.down.rows(gated)
+        loops.add_and_normalize(x, raw, scale, self.eps, h.arrays)
 
 
 class Step:
@@ -92,8 +92,9 @@ class Step:
         self.attention = CPUAttention(batch)
         turns = torch.view_as_real(decoder.turns[batch.positions]).numpy()
         self.batch = (turns, batch.slot_mapping.numpy(), *self.attention.decoding)
-        self.h = torch.empty(count, config.hidden_size)
-        self.gated = torch.empty(count, config.intermediate_size)
-        self.q = torch.empty(count, config.num_heads, config.head_dim)
-        self.attended = torch.empty_like(self.q)
-        self.ones = np.ones(count, np.float32)
+        integers = isinstance(decoder.layers[0].qkv, Int8Linear)
+        self.h = Operand((count, config.hidden_size), integers)
+        self.gated = Operand((count, config.intermediate_size), integers)
+        self.attended = Operand((count, config.num_heads * config.head_dim), integers)
+        self.attended_heads = self.attended.values.unflatten(1, (-1, config.head_dim))
+        self.q = torch.empty_like(self.attended_heads)

@@ -1,8 +1,8 @@
 """The products with weights, where a decode step spends its time.
 
 Each kind is called as `product(x)` and returns `x @ weight.T + bias`, `[T, out]`, for `x`
-`[T, in]`. On a CPU `product.rows(x)` gives the same as two arrays, `raw` `[T, out]` and `scale`
-`[T]` (float32): every row of the result is raw * scale, and whoever reads it next multiplies.
+`[T, in]`. On a CPU `product.rows(operand)` gives the same as two arrays, `raw` `[T, out]` and
+`scale` `[T]` (float32): each row of the result is raw * scale, and who reads it next multiplies.
 """
 
 import numpy as np
@@ -17,6 +17,16 @@ ONEDNN = torch.ops.mkldnn._linear_pointwise.default
 INTEGERS = torch.ops.onednn.qlinear_pointwise.default
 
 
+class Operand:
+    """Memory for what products read, `[T, in]`, filled by loops (`arrays`): in float32 and, for
+    `Int8Linear`, as integers, with a scale for each row."""
+
+    def __init__(self, shape: tuple[int, int], integers: bool):
+        self.values, self.scale = torch.empty(shape), np.ones(shape[0], np.float32)
+        self.integers = torch.empty(shape if integers else (0, 0), dtype=torch.uint8)
+        self.arrays = (self.values.numpy(), self.integers.numpy(), self.scale)
+
+
 class Linear:
     """As torch does it: on every device, in every precision."""
 
@@ -26,8 +36,9 @@ class Linear:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
 
-    def rows(self, x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        return self(x).float().numpy(), np.ones(len(x), np.float32)
+    def rows(self, operand: Operand) -> tuple[np.ndarray, np.ndarray]:
+        out = self(operand.values).float()
+        return out.numpy(), np.ones(len(out), np.float32)
 
 
 class MKLLinear(Linear):
@@ -71,16 +82,13 @@ class Int8Linear(Linear):
     `x` is stored from 0 to 2 * ZERO, the weight from -127 to 127: so oneDNN multiplies fastest.
     """
 
-    # Without the VNNI instructions two products are added in 16 bits, which must not overflow.
-    ZERO = 127 if torch.cpu._is_vnni_supported() else 63
+    ZERO = loops.ZERO
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
         weight = weight.float()
         step = weight.abs().amax(dim=1, keepdim=True).clamp_(min=1e-20) / 127
         try:
-            packed = torch.ops.onednn.qlinear_prepack(
-                (weight / step).round_().to(torch.int8), None
-            )
+            packed = torch.ops.onednn.qlinear_prepack((weight / step).round_().to(torch.int8), None)
         except (RuntimeError, AttributeError) as error:
             raise ModelError(
                 f"dtype int8 needs torch with oneDNN's integer products ({error}); use float32"
@@ -90,21 +98,21 @@ class Int8Linear(Linear):
         self.weight_zeros = torch.zeros(len(weight), dtype=torch.int32)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        raw, scale = self.rows(x)
+        operand = Operand(x.shape, integers=True)
+        operand.values.copy_(x)
+        loops.finish(operand.arrays)
+        raw, scale = self.rows(operand)
         return torch.from_numpy(raw * scale[:, None])
 
-    def rows(self, x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        quantized = torch.empty(x.shape, dtype=torch.uint8)
-        scale = np.empty(len(x), np.float32)
-        loops.quantize(x.numpy(), self.ZERO, quantized.numpy(), scale)
+    def rows(self, operand: Operand) -> tuple[np.ndarray, np.ndarray]:
         raw = INTEGERS(
-            quantized, 1.0, self.ZERO, self.weight, self.step, self.weight_zeros,
+            operand.integers, 1.0, self.ZERO, self.weight, self.step, self.weight_zeros,
             None, 1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
         if self.bias is None:
-            return raw.numpy(), scale
-        raw = torch.addcmul(self.bias, raw, torch.from_numpy(scale)[:, None])
-        return raw.numpy(), np.ones(len(x), np.float32)
+            return raw.numpy(), operand.scale
+        raw = torch.addcmul(self.bias, raw, torch.from_numpy(operand.scale)[:, None])
+        return raw.numpy(), np.ones(len(raw), np.float32)
 
 
 def linear_for(dtype: torch.dtype, device) -> type[Linear]:

@@ -37,9 +37,8 @@ def parts_timed(decoder) -> Iterator[dict[str, float]]:
     loops, weights, head = module.loops, decoder.weights, decoder.head
     products = [(getattr(layer, part), part) for layer in decoder.layers for part in PRODUCTS]
     try:
-        module.loops = SimpleNamespace(
-            **{name: timed(getattr(loops, name), part) for name, part in LOOPS.items()}
-        )
+        counted = {name: timed(getattr(loops, name), part) for name, part in LOOPS.items()}
+        module.loops = SimpleNamespace(**{**vars(loops), **counted})
         decoder.weights, decoder.head = None, timed(head, "head")
         for product, part in products:
             product.rows = timed(product.rows, part)
