@@ -1,6 +1,8 @@
-"""Attention over keys and values in blocks, from tensors to tensors. Imports no other room.
+"""What is computed on tensors, in the fastest way that a device has. Imports no other room.
 
-`attention_for` chooses by device. `reference` is what the others are tested against.
+Paged attention: `reference` says what it is, and `attention_for` chooses by device. For a CPU:
+`loops`, all that is not a product; `mkl`, products with packed weights; `decode_step`, both of
+them for all layers.
 """
 
 

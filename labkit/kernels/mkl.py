@@ -20,7 +20,6 @@ from labkit.kernels import loops
 ROW_MAJOR, NOT_TRANSPOSED, TRANSPOSED, PACKED, MATRIX_B = 101, 111, 112, 151, 162
 LARGE_PAGE = 2**21
 EXPECTED_ROWS = 256  # MKL chooses its order for so many rows of x; it is good for 1 to 512
-ZERO, ONE = np.float32(0), np.float32(1)
 
 i32, f32, address = types.int32, types.float32, types.uintp
 sgemm = types.ExternalFunction(
@@ -69,16 +68,15 @@ class PackedMatrix:
 
 
 @loops.compiled
-def product(x, weight, bias, keep, out):
-    """out = keep * out + x @ weight.T + bias; `weight` is the address of a packed one.
+def product(x, weight, bias, out):
+    """out = x @ weight.T + bias; `weight` is the address of a packed one.
 
-    `keep` is 0 or 1; a bias of no numbers is none.
+    A bias of no numbers is none.
     """
     for t in range(len(x) if len(bias) else 0):
-        for i in range(len(bias)):
-            out[t, i] = bias[i] if keep == ZERO else out[t, i] + bias[i]
+        out[t] = bias
     sgemm(
         ROW_MAJOR, NOT_TRANSPOSED, PACKED, len(x), out.shape[1], x.shape[1],
         x.ctypes.data, x.shape[1], weight, x.shape[1],
-        ONE if len(bias) else keep, out.ctypes.data, out.shape[1],
+        np.float32(1 if len(bias) else 0), out.ctypes.data, out.shape[1],
     )  # fmt: skip

@@ -12,12 +12,13 @@ from labkit.kernels import loops
 from labkit.kernels.cpu import CPUAttention
 from labkit.kernels.decode_step import decode_step
 from labkit.model.decoder import Decoder
-from labkit.model.flat_batch import FlatBatch
+from labkit.model.flat_batch import FlatBatch, Span
 from labkit.model.kv_cache import KVCache
 from labkit.model.linear import Int8Linear, MKLLinear, Operand
 
 PARTS = ("qkv", "o", "gate_up", "down")
 NONE = np.empty(0, np.float32)
+MANY = 10**9
 
 
 def array(tensor: torch.Tensor | None) -> np.ndarray:
@@ -33,13 +34,17 @@ class CPUDecoder(Decoder):
         self.eps = np.float32(self.config.rms_norm_eps)
         self.q_norms = np.stack([array(layer.q_norm) for layer in self.layers])
         self.k_norms = np.stack([array(layer.k_norm) for layer in self.layers])
-        self.weights = self.biases = None  # for `decode_step`, where it can be had
-        if isinstance(self.layers[0].qkv, MKLLinear):
-            products = [[getattr(layer, part) for part in PARTS] for layer in self.layers]
-            self.weights = np.array([[p.weight.address for p in row] for row in products], np.uintp)
-            self.biases = tuple(
-                np.stack([p.bias_array for p in column]) for column in zip(*products, strict=True)
-            )
+        products = [[getattr(layer, part) for layer in self.layers] for part in PARTS]
+        self.in_integers = any(isinstance(column[0], Int8Linear) for column in products)
+        stacks = [stacked(column) for column in products]
+        self.products = tuple(stacks) if all(stacks) else None  # for `decode_step`
+        self.most_rows = Int8Linear.FEW if self.in_integers else MANY
+
+    def prepare(self) -> None:
+        """Has the loops compiled, or read from disk where they were before, ahead of a request."""
+        cache = KVCache(self.config, 1, 4, self.dtype, "cpu")
+        for token_ids, start in ([0, 0], 0), ([0], 2):  # a chunk, and one that follows it
+            self(FlatBatch.build([Span(token_ids, start, [0])], 4), cache)
 
     @torch.inference_mode()
     def __call__(self, batch: FlatBatch, cache: KVCache) -> torch.Tensor:
@@ -47,41 +52,54 @@ class CPUDecoder(Decoder):
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
         x = F.embedding(batch.token_ids, self.embedding).float().numpy()  # [T, hidden]
         step = Step(self, batch)
-        if self.weights is not None and not step.attention.chunks:
-            self.all_layers(x, step, cache)
-        else:
-            self.layer_by_layer(x, step, cache)
+        loops.normalize(x, self.eps, step.h.arrays[0])
+        loops.finish(step.h.arrays)
+        together = self.products and not step.attention.chunks and len(x) <= self.most_rows
+        (self.all_layers if together else self.layer_by_layer)(x, step, cache)
         return self.head(step.h.values[batch.logits_rows]).float()
 
     def all_layers(self, x: np.ndarray, step: "Step", cache: KVCache) -> None:
-        """The layers in one call. `step.h` gets their output, normalized."""
-        qkv = np.empty((len(x), self.layers[0].qkv.weight.outputs), np.float32)
-        gates = np.empty((len(x), self.layers[0].gate_up.weight.outputs), np.float32)
-        h, q, attended = step.h.arrays[0], step.q.numpy(), step.attended_heads.numpy()
-        buffers = (h, qkv, q, attended, gates, step.gated.arrays, step.h.scale)
+        """The layers in one call. `step.h` has their input and then their output, normalized."""
+        config = self.config
+        outputs = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+        heads = np.empty((len(x), outputs), np.float32)
+        gates = np.empty((len(x), 2 * config.intermediate_size), np.float32)
+        results = (step.q.numpy(), heads, gates, np.empty_like(x))
+        operands = (step.h.arrays, step.attended.arrays, step.gated.arrays)
         norms = (self.q_norms, self.k_norms, self.eps)
-        decode_step(x, self.weights, self.biases, norms, step.batch, cache.data.numpy(), buffers)
-        loops.normalize(x, self.eps, h)
+        decode_step(x, self.products, norms, step.batch, cache.data.numpy(), operands, results)
 
     def layer_by_layer(self, x: np.ndarray, step: "Step", cache: KVCache) -> None:
         """The same for any kind of product, and for chunks, too."""
-        h, gated, attended, attention = step.h, step.gated, step.attended, step.attention
+        h, gated, attended = step.h, step.gated, step.attended
         q, heads_of = step.q.numpy(), (len(x), -1, self.config.head_dim)
-        raw, scale = np.zeros_like(x), h.scale
         for i, (layer, kv) in enumerate(zip(self.layers, cache.data.numpy(), strict=True)):
-            loops.add_and_normalize(x, raw, scale, self.eps, h.arrays)
-            raw, scale = layer.qkv.rows(h)
-            loops.turn_keep_attend(
-                (raw.reshape(heads_of), scale), (self.q_norms[i], self.k_norms[i], self.eps),
-                step.batch, kv, q, step.attended_heads.numpy(),
-            )  # fmt: skip
-            attention.attend_chunks(step.q, cache.layers[i], step.attended_heads)
+            raw = (layer.qkv.rows(h).reshape(heads_of), h.scale)
+            norms = (self.q_norms[i], self.k_norms[i], self.eps)
+            loops.turn_keep_attend(raw, norms, step.batch, kv, q, step.attended_heads.numpy())
+            step.attention.attend_chunks(step.q, cache.layers[i], step.attended_heads)
             loops.finish(attended.arrays)
-            raw, scale = layer.o.rows(attended)
-            loops.add_and_normalize(x, raw, scale, self.eps, h.arrays)
-            loops.gate(*layer.gate_up.rows(h), gated.arrays)
-            raw, scale = layer.down.rows(gated)
-        loops.add_and_normalize(x, raw, scale, self.eps, h.arrays)
+            added = layer.o.rows(attended)
+            loops.add_and_normalize(x, added, attended.scale, self.eps, h.arrays)
+            loops.gate(layer.gate_up.rows(h), h.scale, gated.arrays)
+            added = layer.down.rows(gated)
+            loops.add_and_normalize(x, added, gated.scale, self.eps, h.arrays)
+
+
+def stacked(products: list) -> tuple | None:
+    """One product of all layers, as `decode_step` takes it; None for kinds that it doesn't know.
+
+    Integers are moved: a layer keeps a view.
+    """
+    if all(isinstance(product, MKLLinear) for product in products):
+        addresses = np.array([product.weight.address for product in products], np.uintp)
+        return addresses, np.stack([product.bias_array for product in products])
+    if all(isinstance(product, Int8Linear) and product.arrays for product in products):
+        stacks = tuple(map(np.stack, zip(*(product.arrays for product in products), strict=True)))
+        for i, product in enumerate(products):
+            product.arrays = tuple(stack[i] for stack in stacks)
+        return stacks
+    return None
 
 
 class Step:
@@ -92,7 +110,7 @@ class Step:
         self.attention = CPUAttention(batch)
         turns = torch.view_as_real(decoder.turns[batch.positions]).numpy()
         self.batch = (turns, batch.slot_mapping.numpy(), *self.attention.decoding)
-        integers = isinstance(decoder.layers[0].qkv, Int8Linear)
+        integers = decoder.in_integers
         self.h = Operand((count, config.hidden_size), integers)
         self.gated = Operand((count, config.intermediate_size), integers)
         self.attended = Operand((count, config.num_heads * config.head_dim), integers)

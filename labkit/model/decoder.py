@@ -99,6 +99,9 @@ class Decoder:
             self.head = product("head", head * read("model.norm.weight"), None)
             self.turns = rotations(config, config.max_position).to(self.device)
 
+    def prepare(self) -> None:
+        """What would otherwise be done in the time of the first request: nothing here."""
+
     @torch.inference_mode()
     def __call__(self, batch: FlatBatch, cache: KVCache) -> torch.Tensor:
         """Logits `[R_sampled, vocab]` (float32) after the tokens `batch.logits_rows`.

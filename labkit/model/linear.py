@@ -1,15 +1,15 @@
 """The products with weights, where a decode step spends its time.
 
 Each kind is called as `product(x)` and returns `x @ weight.T + bias`, `[T, out]`, for `x`
-`[T, in]`. On a CPU `product.rows(operand)` gives the same as two arrays, `raw` `[T, out]` and
-`scale` `[T]` (float32): each row of the result is raw * scale, and who reads it next multiplies.
+`[T, in]`. On a CPU `product.rows(operand)` gives an array `[T, out]` (float32) of which each row
+still is to be multiplied with its `operand.scale`: who reads it next does so.
 """
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from labkit.kernels import loops, mkl
+from labkit.kernels import integers, loops, mkl
 from labkit.model.checkpoint import ModelError
 
 # The overload by its name: otherwise torch tries one after the other in every call.
@@ -36,9 +36,8 @@ class Linear:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
 
-    def rows(self, operand: Operand) -> tuple[np.ndarray, np.ndarray]:
-        out = self(operand.values).float()
-        return out.numpy(), np.ones(len(out), np.float32)
+    def rows(self, operand: Operand) -> np.ndarray:
+        return self(operand.values).float().numpy()
 
 
 class MKLLinear(Linear):
@@ -54,7 +53,7 @@ class MKLLinear(Linear):
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         out = torch.empty(len(x), self.weight.outputs)
         rows = x.contiguous().numpy()
-        mkl.product(rows, self.weight.address, self.bias_array, mkl.ZERO, out.numpy())
+        mkl.product(rows, self.weight.address, self.bias_array, out.numpy())
         return out
 
 
@@ -83,36 +82,45 @@ class Int8Linear(Linear):
     """
 
     ZERO = loops.ZERO
+    FEW = 32  # rows up to which `kernels.integers` is faster than oneDNN
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
         weight = weight.float()
         step = weight.abs().amax(dim=1, keepdim=True).clamp_(min=1e-20) / 127
+        weight = (weight / step).round_().to(torch.int8)
         try:
-            packed = torch.ops.onednn.qlinear_prepack((weight / step).round_().to(torch.int8), None)
+            packed = torch.ops.onednn.qlinear_prepack(weight, None)
         except (RuntimeError, AttributeError) as error:
             raise ModelError(
                 f"dtype int8 needs torch with oneDNN's integer products ({error}); use float32"
             ) from error
         super().__init__(packed, bias)
         self.step = step.flatten()
-        self.weight_zeros = torch.zeros(len(weight), dtype=torch.int32)
+        self.no_zeros = torch.zeros(len(weight), dtype=torch.int32)
+        self.arrays = None  # for `kernels.integers`, where it can be had
+        if integers.available(weight.shape[1]):
+            zeros = weight.sum(dim=1, dtype=torch.int32) * self.ZERO
+            bias_array = np.empty(0, np.float32) if bias is None else bias.numpy()
+            self.arrays = (weight.numpy(), zeros.numpy(), self.step.numpy(), bias_array)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         operand = Operand(x.shape, integers=True)
         operand.values.copy_(x)
         loops.finish(operand.arrays)
-        raw, scale = self.rows(operand)
-        return torch.from_numpy(raw * scale[:, None])
+        return torch.from_numpy(self.rows(operand) * operand.scale[:, None])
 
-    def rows(self, operand: Operand) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, operand: Operand) -> np.ndarray:
+        if self.arrays and len(operand.scale) <= self.FEW:
+            out = np.empty((len(operand.scale), len(self.step)), np.float32)
+            integers.product(*operand.arrays[1:], *self.arrays, out)
+            return out
         raw = INTEGERS(
-            operand.integers, 1.0, self.ZERO, self.weight, self.step, self.weight_zeros,
+            operand.integers, 1.0, self.ZERO, self.weight, self.step, self.no_zeros,
             None, 1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        if self.bias is None:
-            return raw.numpy(), operand.scale
-        raw = torch.addcmul(self.bias, raw, torch.from_numpy(operand.scale)[:, None])
-        return raw.numpy(), np.ones(len(raw), np.float32)
+        if self.bias is not None:
+            raw.addcdiv_(self.bias, torch.from_numpy(operand.scale)[:, None])
+        return raw.numpy()
 
 
 def linear_for(dtype: torch.dtype, device) -> type[Linear]:

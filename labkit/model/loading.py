@@ -86,6 +86,7 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
             decoder = kind(replace(shape, tied_head=False), tensors, int8=INT8_PARTS)
         else:
             decoder = kind(shape, tensors, dtype=getattr(torch, dtype), device=device)
+        decoder.prepare()
     return LoadedModel(name, path, decoder, tokenizer, as_ids(ends))
 
 

@@ -34,17 +34,17 @@ def parts_timed(decoder) -> Iterator[dict[str, float]]:
 
         return call
 
-    loops, weights, head = module.loops, decoder.weights, decoder.head
+    loops, products_of_all, head = module.loops, decoder.products, decoder.head
     products = [(getattr(layer, part), part) for layer in decoder.layers for part in PRODUCTS]
     try:
         counted = {name: timed(getattr(loops, name), part) for name, part in LOOPS.items()}
         module.loops = SimpleNamespace(**{**vars(loops), **counted})
-        decoder.weights, decoder.head = None, timed(head, "head")
+        decoder.products, decoder.head = None, timed(head, "head")
         for product, part in products:
             product.rows = timed(product.rows, part)
         yield seconds
     finally:
-        module.loops, decoder.weights, decoder.head = loops, weights, head
+        module.loops, decoder.products, decoder.head = loops, products_of_all, head
         for product, _ in products:
             vars(product).pop("rows", None)
 

@@ -22,7 +22,8 @@ caching is off unless asked for, since others are compared that way.
   tokens/s    output tokens / (last token - start); each run, and the median of the runs.
               The first run includes what is prepared only once
   ready       from the start of this process until the engine could take a request, in which:
-              imports, weights (reading and packing), tokenizer
+              imports, weights (reading and packing; on the first run on a
+              machine also some 15 s in which Numba compiles the loops), tokenizer
   memory      resident memory of this process (RSS), with the KV pool and beside it
   unused      KV slots that a request holds at its end and hasn't filled, for blocks of 8 to 128
               tokens: ceil(length / block) * block - length, length = prompt + output - 1
@@ -119,7 +120,7 @@ def load_engine(options: Namespace) -> tuple:
         import torch  # noqa: F401
         from transformers import AutoTokenizer, PreTrainedTokenizerFast  # noqa: F401
 
-        from labkit.model import decoder  # noqa: F401
+        from labkit.model import cpu_decoder  # noqa: F401
     imports = time.perf_counter() - began
     began = time.perf_counter()
     with timed_calls(loading, "read_tokenizer", "tiny_tokenizer") as tokenizer:
