@@ -61,10 +61,10 @@ def largest_of(row):
     return largest + broken
 
 
-@compiled
+@compiled(parallel=True)
 def quantize(x, zero, out, scale):
     """Rows of x as `out` (uint8, from 0 to 2 * zero) and `scale`: x ≈ (out - zero) * scale."""
-    for t in range(len(x)):
+    for t in prange(len(x)):
         largest = max(largest_of(x[t]), float32(1e-20))
         steps = float32(zero) / largest
         for i in range(x.shape[1]):
@@ -80,11 +80,11 @@ def finish(operand):
         quantize(values, ZERO, integers, scale)
 
 
-@compiled
+@compiled(parallel=True)
 def normalize(x, eps, out):
     """`out` = each row of x / its root mean square: what the next product reads."""
     width = x.shape[1]
-    for t in range(len(x)):
+    for t in prange(len(x)):
         squares = float32(0)
         for i in range(width):
             squares += x[t, i] * x[t, i]
@@ -93,22 +93,22 @@ def normalize(x, eps, out):
             out[t, i] = x[t, i] * factor
 
 
-@compiled
+@compiled(parallel=True)
 def add_and_normalize(x, raw, scale, eps, operand):
     """x += raw * scale; the operand of the next product is x, normalized."""
-    for t in range(len(x)):
+    for t in prange(len(x)):
         for i in range(x.shape[1]):
             x[t, i] += raw[t, i] * scale[t]
     normalize(x, eps, operand[0])
     finish(operand)
 
 
-@compiled
+@compiled(parallel=True)
 def gate(raw, scale, operand):
     """silu(first half) * second half, `[T, intermediate]`: the MLP's last operand."""
     out = operand[0]
     width = out.shape[1]
-    for t in range(len(raw)):
+    for t in prange(len(raw)):
         for i in range(width):
             value = raw[t, i] * scale[t]
             out[t, i] = value / (float32(1) + exp(-value)) * raw[t, width + i] * scale[t]
@@ -128,7 +128,7 @@ def normalize_head(head, weight, eps):
         head[i] *= factor * weight[i]
 
 
-@compiled
+@compiled(parallel=True)
 def turn_and_keep(raw, scale, turns, q_norm, k_norm, eps, slots, kv, q):
     """Queries turned to their positions, in `q`; keys and values in the cache, in their slots.
 
@@ -137,7 +137,7 @@ def turn_and_keep(raw, scale, turns, q_norm, k_norm, eps, slots, kv, q):
     """
     num_heads, head_dim = q.shape[1], q.shape[2]
     kv_heads, block_size = kv.shape[2], kv.shape[3]
-    for t in range(len(raw)):
+    for t in prange(len(raw)):
         block, offset = kv[slots[t] // block_size], slots[t] % block_size
         for h in range(num_heads + kv_heads):
             head = raw[t, h]
