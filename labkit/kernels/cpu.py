@@ -1,8 +1,9 @@
 """Paged attention on a CPU: requests with one new token together, where their blocks lie."""
 
+import numpy as np
 import torch
 
-from labkit.kernels import loops
+from labkit.kernels import loops, mkl
 from labkit.kernels.reference import attend, gather
 
 
@@ -18,16 +19,22 @@ class CPUAttention:
         context_lens = torch.tensor(batch.context_lens)[decoding]
         tensors = (batch.query_start[decoding], batch.block_tables[decoding], context_lens)
         self.decoding = tuple(tensor.numpy() for tensor in tensors)  # as `loops.attend` takes them
+        # request, number of tokens, first row, tokens that the last one sees
         self.chunks = [(r, *span) for r, span in enumerate(spans) if span[0] > 1]
 
     def __call__(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
         out = torch.empty(q.shape)
         loops.attend(q.contiguous().numpy(), kv.numpy(), *self.decoding, out.numpy())
-        self.attend_chunks(q, kv, out)
+        self.attend_chunks(q.contiguous(), kv, out)
         return out
 
     def attend_chunks(self, q: torch.Tensor, kv: torch.Tensor, out: torch.Tensor) -> None:
-        """Fills the rows of `out` that belong to chunks."""
+        """Fills the rows of `out` that belong to chunks. `q` and `out` are contiguous."""
+        if self.chunks and mkl.library():
+            tables = self.batch.block_tables.numpy()
+            chunks = np.array(self.chunks)
+            mkl.attend_chunks(q.numpy(), kv.numpy(), chunks, tables, out.numpy())
+            return
         for r, length, start, context_len in self.chunks:
             num_blocks = -(-context_len // self.batch.block_size)
             own = gather(kv, self.batch.block_tables[r, :num_blocks], context_len)

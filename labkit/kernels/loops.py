@@ -30,14 +30,21 @@ ZERO = 127 if torch.cpu._is_vnni_supported() else 63
 
 def compiled(function=None, **options):
     """Numba's `njit` as it is used here."""
+    if function is None:
+        return lambda function: compiled(function, **options)
     options = {"fastmath": FAST, "cache": True, "nogil": True, "error_model": "numpy"} | options
-    return numba.njit(**options) if function is None else numba.njit(**options)(function)
+    try:
+        return numba.njit(**options)(function)
+    except RuntimeError:  # no folder that can be written to: each process compiles for itself
+        return numba.njit(**options | {"cache": False})(function)
 
 
 @compiled
 def exp(x):
-    """e^x to 3e-7 of itself, for all of a register at once: 2^whole by its bits, 2^rest by a
-    polynomial. Ends at e^-87 and e^87; NaN and infinity give NaN."""
+    """e^x for all of a register at once: 2^whole by its bits, 2^rest by a polynomial.
+
+    Right to (3 + 0.6 |x|) 1e-7 of itself. Ends at e^-87 and e^87; NaN and infinity give NaN.
+    """
     power = min(max(x * float32(1.4426950408889634), float32(-126)), float32(126))
     whole = np.floor(power)
     rest = power - whole
@@ -188,6 +195,20 @@ def add_values_of_block(values, weights, count, out, head_dim):
     for s in range(count // 4 * 4, count):
         for i in range(head_dim):
             out[i] += weights[s] * values[s, i]
+
+
+@compiled
+def softmax(scores, count):
+    """The softmax of the first `count` scores, in place; the others become 0."""
+    largest, total = LOWEST, float32(0)
+    for i in range(count):
+        largest = max(largest, scores[i])
+    for i in range(count):
+        scores[i] = exp(scores[i] - largest)
+        total += scores[i]
+    for i in range(count):
+        scores[i] /= total
+    scores[count:] = float32(0)
 
 
 @compiled

@@ -13,16 +13,18 @@ from pathlib import Path
 import llvmlite.binding
 import numpy as np
 import torch
-from numba import types
+from numba import prange, types
 
 from labkit.kernels import loops
 
 ROW_MAJOR, NOT_TRANSPOSED, TRANSPOSED, PACKED, MATRIX_B = 101, 111, 112, 151, 162
 LARGE_PAGE = 2**21
+QUERIES = 64  # of a chunk, whose scores are computed together
 EXPECTED_ROWS = 256  # MKL chooses its order for so many rows of x; it is good for 1 to 512
 
 i32, f32, address = types.int32, types.float32, types.uintp
-sgemm = types.ExternalFunction(
+sgemm = types.ExternalFunction("sgemm_", types.void(*[address] * 13))  # of BLAS, all by reference
+sgemm_packed = types.ExternalFunction(
     "cblas_sgemm_compute",
     types.void(i32, i32, i32, i32, i32, i32, address, i32, address, i32, f32, address, i32),
 )
@@ -35,7 +37,7 @@ def library() -> ctypes.CDLL | None:
     try:
         found = ctypes.CDLL(str(path))
         found.cblas_sgemm_pack_get_size.restype = ctypes.c_size_t
-        found.cblas_sgemm_pack, found.cblas_sgemm_compute  # noqa: B018
+        found.sgemm_, found.cblas_sgemm_pack, found.cblas_sgemm_compute  # noqa: B018
         llvmlite.binding.load_library_permanently(str(path))
     except (OSError, AttributeError, RuntimeError):
         return None
@@ -75,8 +77,58 @@ def product(x, weight, bias, out):
     """
     for t in range(len(x) if len(bias) else 0):
         out[t] = bias
-    sgemm(
+    sgemm_packed(
         ROW_MAJOR, NOT_TRANSPOSED, PACKED, len(x), out.shape[1], x.shape[1],
         x.ctypes.data, x.shape[1], weight, x.shape[1],
         np.float32(1 if len(bias) else 0), out.ctypes.data, out.shape[1],
     )  # fmt: skip
+
+
+@loops.compiled
+def multiply(transposed, sizes, factor, a, b, out):
+    """out = factor * a @ b, or a.T @ b, for matrices that BLAS sees: column by column.
+
+    `sizes` (m, n, k, and the distance between columns of a, b, out), the matrices by address.
+    """
+    letters = np.array([ord("T") if transposed else ord("N"), ord("N")], np.uint8)
+    numbers, factors = np.array(sizes, np.int32), np.array([factor, 0], np.float32)
+    i, f = numbers.ctypes.data, factors.ctypes.data
+    t = letters.ctypes.data
+    sgemm(t, t + 1, i, i + 4, i + 8, f, a, i + 12, b, i + 16, f + 4, out, i + 20)
+
+
+@loops.compiled(parallel=True)
+def attend_chunks(q, kv, chunks, block_tables, out):
+    """Causal attention of several new tokens each: a head and 64 queries after the other.
+
+    `chunks` `[C, 4]` (int64) are request, number of tokens, first row in `q` and `out`, tokens
+    that the last one sees. The keys and values of the head are gathered first: each is multiplied
+    with every query, and the copy doesn't matter.
+    """
+    num_heads, head_dim = q.shape[1], q.shape[2]
+    kv_heads, block_size = kv.shape[2], kv.shape[3]
+    one = np.float32(1)
+    factor = one / np.sqrt(np.float32(head_dim))
+    stride = num_heads * head_dim
+    for job in prange(len(chunks) * num_heads):
+        head = job % num_heads
+        request, count, row, context_len = chunks[job // num_heads]
+        kv_head = head // (num_heads // kv_heads)
+        num_blocks = (context_len + block_size - 1) // block_size
+        keys = np.empty((num_blocks * block_size, head_dim), np.float32)
+        values = np.empty_like(keys)
+        for b in range(num_blocks):
+            block, place = kv[block_tables[request, b]], slice(b * block_size, (b + 1) * block_size)
+            keys[place], values[place] = block[0, kv_head], block[1, kv_head]
+        scores = np.empty((QUERIES, context_len), np.float32)
+        for first in range(0, count, QUERIES):
+            rows = min(QUERIES, count - first)
+            seen = context_len - count + first + rows  # by the last of them
+            queries, results = q[row + first :, head], out[row + first :, head]
+            there = scores.ctypes.data
+            sizes = (seen, rows, head_dim, head_dim, stride, context_len)
+            multiply(True, sizes, factor, keys.ctypes.data, queries.ctypes.data, there)
+            for i in range(rows):
+                loops.softmax(scores[i, :seen], seen - rows + i + 1)
+            sizes = (head_dim, rows, seen, head_dim, context_len, stride)
+            multiply(False, sizes, one, values.ctypes.data, there, results.ctypes.data)

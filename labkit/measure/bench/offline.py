@@ -24,7 +24,8 @@ caching is off unless asked for, since others are compared that way.
   ready       from the start of this process until the engine could take a request, in which:
               imports, weights (reading and packing; on the first run on a
               machine also some 15 s in which Numba compiles the loops), tokenizer
-  memory      resident memory of this process (RSS), with the KV pool and beside it
+  memory      resident memory of this process (RSS): beside the KV pool, which costs nothing
+              until it is written to, and after the runs
   unused      KV slots that a request holds at its end and hasn't filled, for blocks of 8 to 128
               tokens: ceil(length / block) * block - length, length = prompt + output - 1
   perplexity  exp(mean negative log-likelihood) of a fixed text of about 1,400 tokens in windows
@@ -172,8 +173,8 @@ def tell_memory(engine, loaded_rss: int, report: Report) -> None:
     pool, after = engine.runner.cache.num_bytes, resident_bytes()
     report.keep(rss_loaded_bytes=loaded_rss, rss_after_bytes=after, kv_pool_bytes=pool)
     report.note(
-        f"resident memory: {megabytes(loaded_rss)} MB loaded, {megabytes(after)} MB after the "
-        f"runs, of these {megabytes(after - pool)} MB beside the KV pool of {megabytes(pool)} MB"
+        f"resident memory: {megabytes(loaded_rss)} MB loaded, the KV pool of {megabytes(pool)} MB "
+        f"still untouched; {megabytes(after)} MB after the runs, with what they used of it"
     )
     report.say()
 
