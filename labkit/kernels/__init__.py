@@ -1,9 +1,22 @@
 """What is computed on tensors, in the fastest way that a device has. Imports no other room.
 
 Paged attention: `reference` says what it is, and `attention_for` chooses by device. For a CPU:
-`loops`, all that is not a product; `mkl`, products with packed weights; `decode_step`, both of
-them for all layers.
+`loops`, all that is not a product; `mkl` and `integers`, the products; `decode_step`, all layers
+in one call.
 """
+
+import hashlib
+import os
+from pathlib import Path
+
+# Read by Numba when it is imported, which only modules of this room do. Torch's threads are
+# OpenMP's, so Numba takes the same ones. What it compiles is kept in a folder for these sources:
+# it would otherwise miss a change in a function that another file calls.
+HERE = Path(__file__).parent
+SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(HERE.glob("*.py"))))
+COMPILED = HERE / "__pycache__" / f"loops-{SOURCES.hexdigest()[:12]}"
+os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")
+os.environ.setdefault("NUMBA_CACHE_DIR", str(COMPILED))
 
 
 def attention_for(batch):

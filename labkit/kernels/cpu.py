@@ -23,7 +23,9 @@ class CPUAttention:
         self.chunks = [(r, *span) for r, span in enumerate(spans) if span[0] > 1]
 
     def __call__(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        """As `reference.PagedAttention`; `CPUDecoder` calls the parts of this in its own loops."""
         out = torch.empty(q.shape)
+        loops.share_threads()
         loops.attend(q.contiguous().numpy(), kv.numpy(), *self.decoding, out.numpy())
         self.attend_chunks(q.contiguous(), kv, out)
         return out

@@ -33,12 +33,14 @@ def chosen_by_product(operand, product, layer, out):
 
 @loops.compiled
 def decode_step(x, products, norms, batch, cache, operands, results):
-    """The layers for one new token per row of `x` `[T, hidden]`, which is changed in place.
+    """The layers for one new token per row of `x` `[T, hidden]`, the residual stream, in place.
 
     `products` are those of qkv, o, gate_up and down, each with arrays that have a row per layer,
     as have the first two of `norms`; `batch` is as in `loops.turn_keep_attend`. `cache` is
-    `[layers, num_blocks, 2, kv_heads, block_size, head_dim]`. Of the `operands` (as
-    `model.linear.Operand.arrays`) the first has the normalized `x`, before and after.
+    `[layers, num_blocks, 2, kv_heads, block_size, head_dim]`. `operands` are what qkv and gate_up,
+    o, and down read, as `model.linear.Operand.arrays`; the first has the normalized `x`, before and
+    after. `results` is memory for queries `[T, heads, head_dim]`, and for what qkv, gate_up, and o
+    or down give.
     """
     qkv, o, gate_up, down = products
     h, attended, gated = operands

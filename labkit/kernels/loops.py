@@ -2,21 +2,16 @@
 
 The weights stream through the caches of a core, and with them goes everything else. So each
 call of a library finds its own code far away, and 40 small ones in a layer take as long as the
-products. Here the same work is five calls, and each number is read once.
+products. Here the same work is a few.
 
 Arrays are float32 and C-contiguous unless said otherwise; T tokens, R decoding requests. `raw`
 `[T, out]` with `scale` `[T]` is what a product gave: the value is raw * scale, row by row.
 Kernels let go of the GIL. The first call on a machine compiles; the result is kept on disk.
 """
 
-import os
-
-import torch  # (before Numba: its OpenMP threads are then the ones Numba uses)
-
-os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")
-
 import numba
 import numpy as np
+import torch
 from numba import prange
 
 # Sums may be added up in any order; NaN and infinity stay what they are.
@@ -39,9 +34,20 @@ def compiled(function=None, **options):
         return numba.njit(**options | {"cache": False})(function)
 
 
+def share_threads() -> None:
+    """Has the loops run on as many threads as torch's operations do.
+
+    Numba sets the number for the OpenMP that both use when it begins, so torch gets its own back.
+    """
+    threads = torch.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+
+
 @compiled
 def exp(x):
-    """e^x for all of a register at once: 2^whole by its bits, 2^rest by a polynomial.
+    """e^x without a branch, for many at once: 2^whole by its bits, 2^rest by a polynomial.
 
     Right to (3 + 0.6 |x|) 1e-7 of itself. Ends at e^-87 and e^87; NaN and infinity give NaN.
     """
@@ -89,7 +95,7 @@ def finish(operand):
 
 @compiled(parallel=True)
 def normalize(x, eps, out):
-    """`out` = each row of x / its root mean square: what the next product reads."""
+    """`out` = each row of x / its root mean square, both `[T, hidden]`: what a product reads."""
     width = x.shape[1]
     for t in prange(len(x)):
         squares = float32(0)
@@ -140,7 +146,7 @@ def turn_and_keep(raw, scale, turns, q_norm, k_norm, eps, slots, kv, q):
     """Queries turned to their positions, in `q`; keys and values in the cache, in their slots.
 
     `raw` `[T, heads + 2 * kv_heads, head_dim]`, `turns` `[T, head_dim / 2, 2]` (cosine, sine),
-    `slots` `[T]` (int64), `kv` `[num_blocks, 2, kv_heads, block_size, head_dim]`.
+    `slots` `[T]` (int64), `kv` `[num_blocks, 2, kv_heads, block_size, head_dim]`. `raw` is used up.
     """
     num_heads, head_dim = q.shape[1], q.shape[2]
     kv_heads, block_size = kv.shape[2], kv.shape[3]
@@ -164,7 +170,8 @@ def turn_and_keep(raw, scale, turns, q_norm, k_norm, eps, slots, kv, q):
 
 @compiled
 def scores_of_block(query, keys, factor, count, scores, head_dim):
-    """query · key * factor for the keys of one block, of which `count` are there."""
+    """query · key * factor for the keys `[block_size, head_dim]` of a block, of which `count` are
+    there; in `scores` `[block_size]`."""
     slots = len(keys)
     for s in range(0, slots - 3, 4):  # four at a time: each number of the query is read once
         a, b, c, d = float32(0), float32(0), float32(0), float32(0)
@@ -186,7 +193,7 @@ def scores_of_block(query, keys, factor, count, scores, head_dim):
 
 @compiled
 def add_values_of_block(values, weights, count, out, head_dim):
-    """out += the values of one block, each times its weight."""
+    """out `[head_dim]` += the values of a block, `[block_size, head_dim]`, times their weights."""
     for s in range(0, count - 3, 4):
         for i in range(head_dim):
             out[i] += (weights[s] * values[s, i] + weights[s + 1] * values[s + 1, i]) + (
@@ -215,6 +222,7 @@ def softmax(scores, count):
 def attend_over_blocks(query, kv, block_table, context_len, first, group, out, head_dim):
     """Attention of one new token: its heads from `first` on, as many as `query` has.
 
+    `query` and `out` are `[heads, head_dim]`; each `group` of heads shares a kv head.
     FlashAttention's softmax (Dao et al., 2022): block after block, with the largest score so far
     and the sum of weights so far; when a larger one comes, what was added up is scaled down. So
     keys and values are read in one go, and no table of scores is needed.
@@ -251,7 +259,11 @@ def attend_over_blocks(query, kv, block_table, context_len, first, group, out, h
 
 @compiled(parallel=True)
 def attend(q, kv, rows, block_tables, context_lens, out):
-    """Attention of R new tokens, the rows `rows` of `q` and `out`, to blocks where they lie."""
+    """Attention of R new tokens, to blocks where they lie.
+
+    They are the rows `rows` `[R]` of `q` and `out` `[T, heads, head_dim]`, and see the first
+    `context_lens` `[R]` tokens in the blocks `block_tables` `[R, max_blocks]` (all int64).
+    """
     num_heads, head_dim = q.shape[1], q.shape[2]
     kv_heads = kv.shape[2]
     group = num_heads // kv_heads

@@ -19,11 +19,15 @@ from labkit.kernels import loops
 
 ROW_MAJOR, NOT_TRANSPOSED, TRANSPOSED, PACKED, MATRIX_B = 101, 111, 112, 151, 162
 LARGE_PAGE = 2**21
+FUNCTIONS = (
+    "sgemm_", "cblas_sgemm_pack", "cblas_sgemm_compute", "MKL_Set_Num_Threads_Local",
+)  # fmt: skip
 QUERIES = 64  # of a chunk, whose scores are computed together
 EXPECTED_ROWS = 256  # MKL chooses its order for so many rows of x; it is good for 1 to 512
 
 i32, f32, address = types.int32, types.float32, types.uintp
 sgemm = types.ExternalFunction("sgemm_", types.void(*[address] * 13))  # of BLAS, all by reference
+threads_here = types.ExternalFunction("MKL_Set_Num_Threads_Local", i32(i32))
 sgemm_packed = types.ExternalFunction(
     "cblas_sgemm_compute",
     types.void(i32, i32, i32, i32, i32, i32, address, i32, address, i32, f32, address, i32),
@@ -37,7 +41,8 @@ def library() -> ctypes.CDLL | None:
     try:
         found = ctypes.CDLL(str(path))
         found.cblas_sgemm_pack_get_size.restype = ctypes.c_size_t
-        found.sgemm_, found.cblas_sgemm_pack, found.cblas_sgemm_compute  # noqa: B018
+        for name in FUNCTIONS:
+            found[name]
         llvmlite.binding.load_library_permanently(str(path))
     except (OSError, AttributeError, RuntimeError):
         return None
@@ -56,15 +61,19 @@ class PackedMatrix:
         self.outputs, self.inputs = weight.shape
         sizes = (EXPECTED_ROWS, self.outputs, self.inputs)
         size = library().cblas_sgemm_pack_get_size(MATRIX_B, *sizes)
-        self.memory = mmap.mmap(-1, size + 2 * LARGE_PAGE)
+        own = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # shared memory has no large pages
+        self.memory = mmap.mmap(-1, size + 2 * LARGE_PAGE, flags=own)
         begin = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         aligned = -(-(begin + mmap.PAGESIZE) // LARGE_PAGE) * LARGE_PAGE - begin
-        with suppress(OSError, AttributeError):  # a kernel without large pages
-            self.memory.madvise(mmap.MADV_HUGEPAGE, aligned, len(self.memory) - aligned)
+        whole, rest = divmod(4 * self.outputs * self.inputs, LARGE_PAGE)
+        large = whole + (rest >= 0.6 * LARGE_PAGE)  # or else too much of the last would be empty
+        with suppress(OSError, ValueError, AttributeError):  # a kernel without large pages
+            self.memory.madvise(mmap.MADV_HUGEPAGE, aligned, large * LARGE_PAGE)
         self.address = begin + aligned - mmap.PAGESIZE  # a short head, then the numbers
+        weight = weight.float().contiguous()
         library().cblas_sgemm_pack(
             ROW_MAJOR, MATRIX_B, TRANSPOSED, *sizes, ctypes.c_float(1.0),
-            ctypes.c_void_p(weight.contiguous().data_ptr()), self.inputs,
+            ctypes.c_void_p(weight.data_ptr()), self.inputs,
             ctypes.c_void_p(self.address),
         )  # fmt: skip
 
@@ -85,7 +94,7 @@ def product(x, weight, bias, out):
 
 
 @loops.compiled
-def multiply(transposed, sizes, factor, a, b, out):
+def blas(transposed, sizes, factor, a, b, out):
     """out = factor * a @ b, or a.T @ b, for matrices that BLAS sees: column by column.
 
     `sizes` (m, n, k, and the distance between columns of a, b, out), the matrices by address.
@@ -95,6 +104,7 @@ def multiply(transposed, sizes, factor, a, b, out):
     i, f = numbers.ctypes.data, factors.ctypes.data
     t = letters.ctypes.data
     sgemm(t, t + 1, i, i + 4, i + 8, f, a, i + 12, b, i + 16, f + 4, out, i + 20)
+    letters[0] = numbers[0] = factors[0] = 0  # what is used no more is freed: not before this
 
 
 @loops.compiled(parallel=True)
@@ -111,6 +121,7 @@ def attend_chunks(q, kv, chunks, block_tables, out):
     factor = one / np.sqrt(np.float32(head_dim))
     stride = num_heads * head_dim
     for job in prange(len(chunks) * num_heads):
+        before = threads_here(1)  # the jobs are what runs in parallel
         head = job % num_heads
         request, count, row, context_len = chunks[job // num_heads]
         kv_head = head // (num_heads // kv_heads)
@@ -127,8 +138,9 @@ def attend_chunks(q, kv, chunks, block_tables, out):
             queries, results = q[row + first :, head], out[row + first :, head]
             there = scores.ctypes.data
             sizes = (seen, rows, head_dim, head_dim, stride, context_len)
-            multiply(True, sizes, factor, keys.ctypes.data, queries.ctypes.data, there)
+            blas(True, sizes, factor, keys.ctypes.data, queries.ctypes.data, there)
             for i in range(rows):
                 loops.softmax(scores[i, :seen], seen - rows + i + 1)
             sizes = (head_dim, rows, seen, head_dim, context_len, stride)
-            multiply(False, sizes, one, values.ctypes.data, there, results.ctypes.data)
+            blas(False, sizes, one, values.ctypes.data, there, results.ctypes.data)
+        threads_here(before)

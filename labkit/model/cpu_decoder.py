@@ -3,7 +3,6 @@
 Read `decoder.py` first: there it is one torch call per operation, as a GPU likes it.
 """
 
-import numba
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -27,7 +26,10 @@ def array(tensor: torch.Tensor | None) -> np.ndarray:
 
 
 class CPUDecoder(Decoder):
-    """In float32 between the products, whatever the precision of these."""
+    """In float32 between the products, whatever the precision of these.
+
+    Raises ValueError for an `int8` that names some products of a layer only, and else as `Decoder`.
+    """
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -35,7 +37,10 @@ class CPUDecoder(Decoder):
         self.q_norms = np.stack([array(layer.q_norm) for layer in self.layers])
         self.k_norms = np.stack([array(layer.k_norm) for layer in self.layers])
         products = [[getattr(layer, part) for layer in self.layers] for part in PARTS]
-        self.in_integers = any(isinstance(column[0], Int8Linear) for column in products)
+        kinds = {isinstance(column[0], Int8Linear) for column in products}
+        if len(kinds) > 1:  # what a product gives is scaled by what it has read
+            raise ValueError(f"int8 must name all of {', '.join(PARTS)}, or none of them")
+        (self.in_integers,) = kinds
         stacks = [stacked(column) for column in products]
         self.products = tuple(stacks) if all(stacks) else None  # for `decode_step`
         self.most_rows = Int8Linear.FEW if self.in_integers else MANY
@@ -49,7 +54,7 @@ class CPUDecoder(Decoder):
     @torch.inference_mode()
     def __call__(self, batch: FlatBatch, cache: KVCache) -> torch.Tensor:
         """Logits `[R_sampled, vocab]` (float32), as `Decoder` gives them."""
-        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        loops.share_threads()
         x = F.embedding(batch.token_ids, self.embedding).float().numpy()  # [T, hidden]
         step = Step(self, batch)
         loops.normalize(x, self.eps, step.h.arrays[0])
@@ -72,9 +77,9 @@ class CPUDecoder(Decoder):
     def layer_by_layer(self, x: np.ndarray, step: "Step", cache: KVCache) -> None:
         """The same for any kind of product, and for chunks, too."""
         h, gated, attended = step.h, step.gated, step.attended
-        q, heads_of = step.q.numpy(), (len(x), -1, self.config.head_dim)
+        q, per_head = step.q.numpy(), (len(x), -1, self.config.head_dim)
         for i, (layer, kv) in enumerate(zip(self.layers, cache.data.numpy(), strict=True)):
-            raw = (layer.qkv.rows(h).reshape(heads_of), h.scale)
+            raw = (layer.qkv.rows(h).reshape(per_head), h.scale)
             norms = (self.q_norms[i], self.k_norms[i], self.eps)
             loops.turn_keep_attend(raw, norms, step.batch, kv, q, step.attended_heads.numpy())
             step.attention.attend_chunks(step.q, cache.layers[i], step.attended_heads)
@@ -89,7 +94,7 @@ class CPUDecoder(Decoder):
 def stacked(products: list) -> tuple | None:
     """One product of all layers, as `decode_step` takes it; None for kinds that it doesn't know.
 
-    Integers are moved: a layer keeps a view.
+    A layer keeps a view of its integers in the stack.
     """
     if all(isinstance(product, MKLLinear) for product in products):
         addresses = np.array([product.weight.address for product in products], np.uintp)

@@ -23,7 +23,7 @@ class KVCache:
 
     `data` is `[layers, num_blocks, 2, kv_heads, block_size, head_dim]`, and `layers[i]` its part
     for one layer: in each block the keys and then the values, head after head. Attention reads
-    all keys of one head, so those of a block lie side by side. What is not written is never read,
+    all keys of one head, so those of a block lie side by side. What is not written is never used,
     so nothing is cleared: memory that no request has used yet costs nothing on most systems.
     """
 

@@ -12,10 +12,6 @@ import torch.nn.functional as F
 from labkit.kernels import integers, loops, mkl
 from labkit.model.checkpoint import ModelError
 
-# The overload by its name: otherwise torch tries one after the other in every call.
-ONEDNN = torch.ops.mkldnn._linear_pointwise.default
-INTEGERS = torch.ops.onednn.qlinear_pointwise.default
-
 
 class Operand:
     """Memory for what products read, `[T, in]`, filled by loops (`arrays`): in float32 and, for
@@ -52,7 +48,7 @@ class MKLLinear(Linear):
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         out = torch.empty(len(x), self.weight.outputs)
-        rows = x.contiguous().numpy()
+        rows = x.float().contiguous().numpy()
         mkl.product(rows, self.weight.address, self.bias_array, out.numpy())
         return out
 
@@ -68,24 +64,25 @@ class OneDNNLinear(Linear):
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         x = x.to(self.weight.dtype)
-        return ONEDNN(x, self.weight, self.bias, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise.default(x, self.weight, self.bias, "none", [], "")
 
 
 class Int8Linear(Linear):
-    """8-bit integers on both sides: a quarter of the bytes, and sums without rounding.
+    """8-bit integers on both sides: a quarter of the bytes to read, and sums without rounding.
 
     The weight has one scale per output channel, `x` one per row. With one scale for all of `x`,
     as torch's own dynamic quantization has it, a large number in one request's row would
     coarsen its neighbours' rows, and an answer would depend on who else is in the batch.
 
     `x` is stored from 0 to 2 * ZERO, the weight from -127 to 127: so oneDNN multiplies fastest.
+    For a few rows `kernels.integers` is faster, and holds the weight in its own order, too.
     """
 
     ZERO = loops.ZERO
     FEW = 32  # rows up to which `kernels.integers` is faster than oneDNN
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
-        weight = weight.float()
+        weight, bias = weight.float().contiguous(), None if bias is None else bias.float()
         step = weight.abs().amax(dim=1, keepdim=True).clamp_(min=1e-20) / 127
         weight = (weight / step).round_().to(torch.int8)
         try:
@@ -114,7 +111,7 @@ class Int8Linear(Linear):
             out = np.empty((len(operand.scale), len(self.step)), np.float32)
             integers.product(*operand.arrays[1:], *self.arrays, out)
             return out
-        raw = INTEGERS(
+        raw = torch.ops.onednn.qlinear_pointwise.default(
             operand.integers, 1.0, self.ZERO, self.weight, self.step, self.no_zeros,
             None, 1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip

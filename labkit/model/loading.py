@@ -1,8 +1,10 @@
 """Loads a checkpoint: with `transformers` for the first rungs, into labkit's own decoder after."""
 
+import ctypes
 import gc
 from collections.abc import Callable
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +63,9 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
     if dtype == INT8 and device != "cpu":
         raise ModelError(f"dtype 'int8' runs on the CPU only, not on {device!r}; try bfloat16")
     path = None if name == TINY else resolve(name)
-    with garbage_left():
+    with garbage_left(), ThreadPoolExecutor(1) as beside:
+        if path:  # Python's work, while MKL packs the weights
+            its_tokenizer = beside.submit(read_tokenizer, path)
         import torch
 
         from labkit.model.config import DecoderConfig
@@ -70,12 +74,11 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
 
         refuse_unusable(device)
         if path is None:
-            tiny, tokenizer = tiny_model(), tiny_tokenizer()
+            tiny = tiny_model()
             config, tensors = tiny.config.to_dict(), tiny.state_dict().get
             ends = tiny.generation_config.eos_token_id
         else:
             config, tensors = read_json(path / "config.json"), reader(path)
-            tokenizer = read_tokenizer(path)
             ends = read_ends(path, config)
         shape = DecoderConfig.read(config)
         kind = CPUDecoder if torch.device(device).type == "cpu" else Decoder
@@ -87,7 +90,15 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
         else:
             decoder = kind(shape, tensors, dtype=getattr(torch, dtype), device=device)
         decoder.prepare()
+        tokenizer = its_tokenizer.result() if path else tiny_tokenizer()
+    give_back_memory()
     return LoadedModel(name, path, decoder, tokenizer, as_ids(ends))
+
+
+def give_back_memory() -> None:
+    """Has glibc return to the system what was free again after loading: some 30 MB."""
+    with suppress(OSError, AttributeError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def refuse_unusable(device: str) -> None:

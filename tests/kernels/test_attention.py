@@ -10,6 +10,7 @@ from labkit.kernels.reference import GatheredAttention, PagedAttention
 from labkit.model.flat_batch import FlatBatch, Span
 
 HEAD_DIM = 16
+COMPILED_DIMS = (64, 128)  # which the loops know when they are compiled
 HEADS = [(4, 4), (4, 2), (6, 2), (3, 1)]  # heads, kv heads
 MIXED = [(1, 1), (700, 1), (37, 5), (5, 5), (300, 1), (64, 64), (699, 2), (255, 1), (129, 1)]
 DECODE = [(n, 1) for n in (1, 2, 15, 16, 17, 255, 256, 257, 258, 511, 513, 700)]
@@ -22,14 +23,16 @@ class Case:
     the last token of a block.
     """
 
-    def __init__(self, lengths, heads=4, kv_heads=2, block_size=16, unused=0.0, seed=0):
-        self.heads, self.kv_heads, self.block_size = heads, kv_heads, block_size
+    def __init__(
+        self, lengths, heads=4, kv_heads=2, block_size=16, unused=0.0, seed=0, dim=HEAD_DIM
+    ):
+        self.heads, self.kv_heads, self.block_size, self.dim = heads, kv_heads, block_size, dim
         self.generator = torch.Generator().manual_seed(seed)
         counts = [-(-context // block_size) for context, _ in lengths]
         num_blocks = sum(counts) + 3
         free = list(range(num_blocks))
         random.Random(seed).shuffle(free)
-        self.cache = torch.full((num_blocks, 2, kv_heads, block_size, HEAD_DIM), unused)
+        self.cache = torch.full((num_blocks, 2, kv_heads, block_size, dim), unused)
         self.keys, self.values, spans = [], [], []
         for (context, query), count in zip(lengths, counts, strict=True):
             table = [free.pop() for _ in range(count)]
@@ -45,7 +48,7 @@ class Case:
         self.q = self.random(sum(query for _, query in lengths), heads)
 
     def random(self, tokens: int, heads: int) -> torch.Tensor:
-        return torch.randn(tokens, heads, HEAD_DIM, generator=self.generator)
+        return torch.randn(tokens, heads, self.dim, generator=self.generator)
 
     def dense(self) -> torch.Tensor:
         """The definition, in float64: for each query a softmax over the keys up to its own."""
@@ -54,7 +57,7 @@ class Case:
         for r, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
             keys, values = (x.double().repeat_interleave(group, dim=1) for x in (keys, values))
             queries = self.q[starts[r] : starts[r + 1]].double()
-            scores = torch.einsum("qhd,khd->hqk", queries, keys) / HEAD_DIM**0.5
+            scores = torch.einsum("qhd,khd->hqk", queries, keys) / self.dim**0.5
             own = torch.arange(len(keys) - len(queries), len(keys)).unsqueeze(1)
             scores[:, torch.arange(len(keys)) > own] = float("-inf")
             rows.append(torch.einsum("hqk,khd->qhd", scores.softmax(dim=-1), values))
@@ -84,6 +87,12 @@ def check_all(case: Case) -> None:
 @pytest.mark.parametrize("lengths", [MIXED, DECODE], ids=["mixed", "decode"])
 def test_every_way_gives_the_softmax_over_the_keys_seen(heads, kv_heads, lengths):
     check_all(Case(lengths, heads, kv_heads))
+
+
+@pytest.mark.parametrize("dim", COMPILED_DIMS)
+@pytest.mark.parametrize("lengths", [MIXED, DECODE], ids=["mixed", "decode"])
+def test_whatever_the_size_of_a_head(dim, lengths):
+    check_all(Case(lengths, dim=dim))
 
 
 @pytest.mark.parametrize("block_size", [1, 8, 64])

@@ -97,6 +97,22 @@ def test_all_layers_in_one_call_give_what_they_give_one_by_one(name):
         assert (caches[0].data - caches[1].data).abs().max() < 1e-5
 
 
+def test_in_int8_it_makes_no_difference_to_the_last_bit():
+    """A bit could change a token, and with it an answer, by how many others there are."""
+    decoder = load_decoder("tiny", dtype="int8").model
+    if decoder.products is None:
+        pytest.skip("a processor without AVX-512 VNNI")
+    cache = KVCache(decoder.config, 40, 4, torch.float32, "cpu")
+    cache.data.copy_(torch.randn(cache.data.shape, generator=torch.Generator().manual_seed(1)))
+    spans = [Span([3 + i], 2, [i]) for i in range(40)]
+    together = decoder(FlatBatch.build(spans[:20], 4), cache)
+    beside_more = decoder(FlatBatch.build(spans, 4), cache)[:20]  # too many for one call
+    decoder.products = None
+    one_by_one = decoder(FlatBatch.build(spans[:20], 4), cache)
+    assert torch.equal(together, one_by_one)
+    assert torch.equal(together, beside_more)
+
+
 @pytest.mark.parametrize("block_size", [1, 8, 16, 64])
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
 def test_whatever_the_size_of_a_block(name, block_size):

@@ -16,9 +16,10 @@ PARTS = (*PRODUCTS, *LOOPS.values(), "head", "rest")
 def parts_timed(decoder) -> Iterator[dict[str, float]]:
     """Gives the seconds of each part of a `CPUDecoder` while the block runs, and undoes it after.
 
-    The layers run one by one, as in every precision but float32, where all of them are one call.
+    The layers run one by one; in float32 and int8 all of them are otherwise one call.
     "attention" has rotation and the writing of keys and values in it, "norms" the additions.
-    What no part counts (embedding, preparation) is left for "rest".
+    What no part counts (embedding, preparation, in int8 the quantization of what attention gave)
+    is left for "rest".
     """
     from labkit.model import cpu_decoder as module
 

@@ -22,8 +22,8 @@ caching is off unless asked for, since others are compared that way.
   tokens/s    output tokens / (last token - start); each run, and the median of the runs.
               The first run includes what is prepared only once
   ready       from the start of this process until the engine could take a request, in which:
-              imports, weights (reading and packing; on the first run on a
-              machine also some 15 s in which Numba compiles the loops), tokenizer
+              imports, weights (reading and packing, and reading the compiled loops; Numba
+              compiles them on the first run on a machine, some 15 s)
   memory      resident memory of this process (RSS): beside the KV pool, which costs nothing
               until it is written to, and after the runs
   unused      KV slots that a request holds at its end and hasn't filled, for blocks of 8 to 128
@@ -126,8 +126,7 @@ def load_engine(options: Namespace) -> tuple:
     began = time.perf_counter()
     with timed_calls(loading, "read_tokenizer", "tiny_tokenizer") as tokenizer:
         loaded = loading.load_decoder(options.model, dtype=options.dtype)
-    tokenizer_s = sum(tokenizer.values())
-    weights = time.perf_counter() - began - tokenizer_s
+    weights = time.perf_counter() - began
     engine = rungs.make(
         "continuous",
         loaded,
@@ -136,8 +135,13 @@ def load_engine(options: Namespace) -> tuple:
         prefix_caching=options.prefix_caching,
     )
     ready = time.time() - psutil.Process().create_time()
-    parts = {"imports": imports, "weights": weights, "tokenizer": tokenizer_s}
-    parts |= {"the rest": ready - sum(parts.values()), "from start of process to ready": ready}
+    parts = {
+        "imports": imports,
+        "weights": weights,
+        "tokenizer, beside the weights": sum(tokenizer.values()),
+        "the rest": ready - imports - weights,
+        "from start of process to ready": ready,
+    }
     return loaded, engine, [{"name": name, "seconds": value} for name, value in parts.items()]
 
 
