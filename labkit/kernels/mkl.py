@@ -66,7 +66,7 @@ class PackedMatrix:
         begin = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         aligned = -(-(begin + mmap.PAGESIZE) // LARGE_PAGE) * LARGE_PAGE - begin
         whole, rest = divmod(4 * self.outputs * self.inputs, LARGE_PAGE)
-        large = whole + (rest >= 0.6 * LARGE_PAGE)  # or else too much of the last would be empty
+        large = whole + (rest >= LARGE_PAGE / 2)  # or else most of the last would be empty
         with suppress(OSError, ValueError, AttributeError):  # a kernel without large pages
             self.memory.madvise(mmap.MADV_HUGEPAGE, aligned, large * LARGE_PAGE)
         self.address = begin + aligned - mmap.PAGESIZE  # a short head, then the numbers
