@@ -123,7 +123,7 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
 def workload_of(options: argparse.Namespace) -> tuple[list[workload.WorkloadRequest], str]:
     """The requests that the options ask for, and where they come from. Raises WorkloadError."""
     if options.workload:
-        return workload.read(options.workload), str(options.workload)
+        return workload.read(options.workload), Path(options.workload).name
     return workload.synthetic(options.seed), f"built in, from seed {options.seed}"
 
 
