@@ -31,7 +31,7 @@ class Layer:
         d = config.head_dim
 
         def joined(names: list[str], kind: str) -> torch.Tensor:
-            """Several products of the same input as one; q and k in the order of `rotated`."""
+            """Several products of one input as one, a copy; q and k in the order of `rotated`."""
             tensors = [(name, read(f"{name}_proj.{kind}")) for name in names]
             return torch.cat([
                 paired(t, d) if name.endswith((".q", ".k")) else t for name, t in tensors
@@ -40,7 +40,7 @@ class Layer:
         def part(name: str, sources: list[str], norm: str | None):
             weight = joined(sources, "weight")
             bias = joined(sources, "bias") if name in config.biased else None
-            return product(name, weight * read(norm) if norm else weight, bias)
+            return product(name, weight.mul_(read(norm)) if norm else weight, bias)
 
         attn, mlp = "self_attn", "mlp"
         self.qkv = part("qkv", [f"{attn}.{x}" for x in "qkv"], "input_layernorm.weight")
@@ -90,7 +90,7 @@ class Decoder:
             return (Int8Linear if part in int8 else plain)(weight, bias)
 
         with torch.inference_mode():
-            self.embedding = read("model.embed_tokens.weight")
+            self.embedding = read("model.embed_tokens.weight").clone()
             self.layers = [
                 Layer(config, lambda name, i=i: read(f"model.layers.{i}.{name}"), product)
                 for i in range(config.num_layers)

@@ -117,7 +117,7 @@ def refuse_unusable(device: str) -> None:
 def reader(path: Path) -> Callable:
     """A function from a tensor's name to the tensor, read from whichever file has it; or None.
 
-    A copy: as long as one tensor refers to the file, all of the file stays in memory.
+    To be copied, not kept: as long as one tensor refers to the file, all of it stays in memory.
     """
     from safetensors import safe_open
 
@@ -125,7 +125,7 @@ def reader(path: Path) -> Callable:
     place = {name: file for file in files for name in file.keys()}  # noqa: SIM118
 
     def read(name: str):
-        return place[name].get_tensor(name).clone() if name in place else None
+        return place[name].get_tensor(name) if name in place else None
 
     return read
 
