@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from families import HAS_MKL, HAS_VNNI
 
 from labkit.kernels import integers, loops, mkl
 from labkit.model.linear import Operand
@@ -49,7 +50,7 @@ def test_the_gate_is_silu_times_the_other_half(rows):
     torch.testing.assert_close(operand.values, F.silu(gate) * up)
 
 
-@pytest.mark.skipif(not integers.available(64), reason="a processor without AVX-512 VNNI")
+@pytest.mark.skipif(not HAS_VNNI, reason="a processor without AVX-512 VNNI")
 @pytest.mark.parametrize("outputs", [1, 3, 4, 5, 47])
 @pytest.mark.parametrize("rows", [1, 2, 4, 5, 9])
 def test_sums_in_integers_are_exact(rows, outputs):
@@ -65,7 +66,7 @@ def test_sums_in_integers_are_exact(rows, outputs):
     assert out.astype(np.int64).tolist() == wanted.tolist()
 
 
-@pytest.mark.skipif(not mkl.library(), reason="torch without MKL")
+@pytest.mark.skipif(not HAS_MKL, reason="torch without MKL")
 @pytest.mark.parametrize("outputs", [1, 3, 64, 100])
 def test_a_matrix_packed_by_mkl_multiplies_any_number_of_rows(outputs):
     weight = random(outputs, 40)

@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from families import CONFIGS, ONE_OF_EACH, random_model, random_tokens
+from families import CONFIGS, HAS_MKL, HAS_VNNI, ONE_OF_EACH, random_model, random_tokens
 from safetensors.torch import load_file, save_file
 
 from labkit.model.checkpoint import ModelError
@@ -79,12 +79,12 @@ def test_logits_are_those_of_transformers(name, kind):
     assert worst_difference(decoder_of(model, kind), model) < 1e-4
 
 
+@pytest.mark.skipif(not HAS_MKL, reason="torch without MKL")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_all_layers_in_one_call_give_what_they_give_one_by_one(name):
     """Steps of single tokens only, which is when a float32 decoder takes them in one call."""
     together, one_by_one = (decoder_of(random_model(name)) for _ in range(2))
-    if together.products is None:
-        pytest.skip("torch without MKL")
+    assert together.products is not None
     one_by_one.products = None
     caches = [KVCache(d.config, 9, 4, torch.float32, "cpu") for d in (together, one_by_one)]
     for cache in caches:
@@ -97,11 +97,11 @@ def test_all_layers_in_one_call_give_what_they_give_one_by_one(name):
         assert (caches[0].data - caches[1].data).abs().max() < 1e-5
 
 
+@pytest.mark.skipif(not HAS_VNNI, reason="a processor without AVX-512 VNNI")
 def test_in_int8_it_makes_no_difference_to_the_last_bit():
     """A bit could change a token, and with it an answer, by how many others there are."""
     decoder = load_decoder("tiny", dtype="int8").model
-    if decoder.products is None:
-        pytest.skip("a processor without AVX-512 VNNI")
+    assert decoder.products is not None
     cache = KVCache(decoder.config, 40, 4, torch.float32, "cpu")
     cache.data.copy_(torch.randn(cache.data.shape, generator=torch.Generator().manual_seed(1)))
     spans = [Span([3 + i], 2, [i]) for i in range(40)]

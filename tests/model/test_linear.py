@@ -3,8 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from families import HAS_MKL
 
-from labkit.kernels import loops, mkl
+from labkit.kernels import loops
 from labkit.model.linear import Int8Linear, Linear, MKLLinear, OneDNNLinear, Operand
 
 ROWS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 64, 100, 255, 300)
@@ -38,7 +39,7 @@ def by_rows(product, x):
 
 MKL = pytest.param(
     MKLLinear,
-    marks=pytest.mark.skipif(not mkl.library(), reason="torch without MKL"),
+    marks=pytest.mark.skipif(not HAS_MKL, reason="torch without MKL"),
 )
 
 
