@@ -3,7 +3,6 @@
 Their weights are large enough that a wrong position, head or bias changes the next token.
 """
 
-import sys
 from functools import cache
 
 import torch
@@ -62,7 +61,7 @@ def random_model(name: str):
 def random_tokens(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(0, VOCAB, shape, generator=torch.Generator().manual_seed(seed))
 
+
 # What this machine must be able to do, asked elsewhere than in the code under test: where it can
 # and labkit doesn't, a test fails and is not skipped.
-HAS_MKL = sys.platform == "linux" and torch.backends.mkl.is_available()
 HAS_VNNI = torch.cpu._is_vnni_supported()

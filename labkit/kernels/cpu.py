@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from labkit.kernels import loops, mkl
-from labkit.kernels.reference import attend, gather
+from labkit.kernels import loops
+from labkit.kernels.chunks import attend_chunks
 
 
 class CPUAttention:
@@ -32,13 +32,6 @@ class CPUAttention:
 
     def attend_chunks(self, q: torch.Tensor, kv: torch.Tensor, out: torch.Tensor) -> None:
         """Fills the rows of `out` that belong to chunks. `q` and `out` are contiguous."""
-        if self.chunks and mkl.library():
-            tables = self.batch.block_tables.numpy()
-            chunks = np.array(self.chunks)
-            mkl.attend_chunks(q.numpy(), kv.numpy(), chunks, tables, out.numpy())
-            return
-        for r, length, start, context_len in self.chunks:
-            num_blocks = -(-context_len // self.batch.block_size)
-            own = gather(kv, self.batch.block_tables[r, :num_blocks], context_len)
-            chunk = slice(start, start + length)
-            out[chunk] = attend(q[chunk], own, context_len - length)
+        if self.chunks:
+            chunks, tables = np.array(self.chunks), self.batch.block_tables.numpy()
+            attend_chunks(q.numpy(), kv.numpy(), chunks, tables, out.numpy())

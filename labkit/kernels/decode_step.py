@@ -6,7 +6,7 @@ away each time: the weights have pushed it out of the caches.
 
 from numba.extending import overload
 
-from labkit.kernels import integers, loops, mkl
+from labkit.kernels import integers, loops, panels
 
 
 def multiply(operand, product, layer, out):
@@ -20,7 +20,7 @@ def chosen_by_product(operand, product, layer, out):
 
     def in_float32(operand, product, layer, out):
         addresses, biases = product
-        mkl.product(operand[0], addresses[layer], biases[layer], out)
+        panels.product(operand[0], addresses[layer], biases[layer], out)
 
     def in_integers(operand, product, layer, out):
         weights, zeros, steps, biases = product

@@ -13,7 +13,7 @@ from labkit.kernels.decode_step import decode_step
 from labkit.model.decoder import Decoder
 from labkit.model.flat_batch import FlatBatch, Span
 from labkit.model.kv_cache import KVCache
-from labkit.model.linear import Int8Linear, MKLLinear, Operand
+from labkit.model.linear import Int8Linear, Operand, PanelLinear
 
 PARTS = ("qkv", "o", "gate_up", "down")
 NONE = np.empty(0, np.float32)
@@ -96,9 +96,9 @@ def stacked(products: list) -> tuple | None:
 
     A layer keeps a view of its integers in the stack.
     """
-    if all(isinstance(product, MKLLinear) for product in products):
-        addresses = np.array([product.weight.address for product in products], np.uintp)
-        return addresses, np.stack([product.bias_array for product in products])
+    if all(isinstance(product, PanelLinear) for product in products):
+        addresses = np.array([product.weight.address for product in products])
+        return addresses, np.stack([product.weight.bias for product in products])
     if all(isinstance(product, Int8Linear) and product.arrays for product in products):
         stacks = tuple(map(np.stack, zip(*(product.arrays for product in products), strict=True)))
         for i, product in enumerate(products):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from labkit.kernels import integers, loops, mkl
+from labkit.kernels import integers, loops, panels
 from labkit.model.checkpoint import ModelError
 
 
@@ -36,25 +36,24 @@ class Linear:
         return self(operand.values).float().numpy()
 
 
-class MKLLinear(Linear):
-    """For an Intel or AMD CPU in float32: the weight is brought once into MKL's own order.
+class PanelLinear(Linear):
+    """For a CPU in float32: the weight is packed once, in the order in which it is read.
 
     `F.linear` does that again for every call; on 4 to 16 rows it takes as long as the product.
     """
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
-        super().__init__(mkl.PackedMatrix(weight), bias)
-        self.bias_array = np.empty(0, np.float32) if bias is None else bias.numpy()
+        super().__init__(panels.Panels(weight, bias))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         out = torch.empty(len(x), self.weight.outputs)
         rows = x.float().contiguous().numpy()
-        mkl.product(rows, self.weight.address, self.bias_array, out.numpy())
+        panels.product(rows, self.weight.address, self.weight.bias, out.numpy())
         return out
 
 
 class OneDNNLinear(Linear):
-    """For a CPU in bfloat16, or without MKL: the same with oneDNN."""
+    """For a CPU in bfloat16: the same with oneDNN."""
 
     EXPECTED_ROWS = 64
 
@@ -122,9 +121,9 @@ class Int8Linear(Linear):
 
 def linear_for(dtype: torch.dtype, device) -> type[Linear]:
     """The fastest product in this precision that torch has on this machine."""
-    if torch.device(device).type != "cpu" or not torch.backends.mkldnn.is_available():
+    if torch.device(device).type != "cpu":
         return Linear
     if dtype == torch.float32:
-        return MKLLinear if mkl.library() else OneDNNLinear
-    supported = dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return OneDNNLinear if supported else Linear
+        return PanelLinear
+    onednn = dtype == torch.bfloat16 and torch.backends.mkldnn.is_available()
+    return OneDNNLinear if onednn and torch.ops.mkldnn._is_mkldnn_bf16_supported() else Linear

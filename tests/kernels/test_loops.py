@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from families import HAS_MKL, HAS_VNNI
+from families import HAS_VNNI
 
-from labkit.kernels import integers, loops, mkl
+from labkit.kernels import integers, loops, panels, tiles
 from labkit.model.linear import Operand
 
 
@@ -66,15 +66,27 @@ def test_sums_in_integers_are_exact(rows, outputs):
     assert out.astype(np.int64).tolist() == wanted.tolist()
 
 
-@pytest.mark.skipif(not HAS_MKL, reason="torch without MKL")
-@pytest.mark.parametrize("outputs", [1, 3, 64, 100])
-def test_a_matrix_packed_by_mkl_multiplies_any_number_of_rows(outputs):
-    weight = random(outputs, 40)
-    packed = mkl.PackedMatrix(weight)
-    for rows in (1, 2, 5, 33, 300):
-        x, bias = random(rows, 40, seed=rows), random(outputs, seed=3)
-        out = torch.full((rows, outputs), float("nan"))
-        mkl.product(x.numpy(), packed.address, np.empty(0, np.float32), out.numpy())
-        torch.testing.assert_close(out, x @ weight.t(), rtol=1e-5, atol=1e-5)
-        mkl.product(x.numpy(), packed.address, bias.numpy(), out.numpy())
-        torch.testing.assert_close(out, x @ weight.t() + bias, rtol=1e-5, atol=1e-5)
+ROWS = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 23, 24, 25, 33, 300)
+
+
+@pytest.mark.parametrize("inputs", [1, 7, 40])
+@pytest.mark.parametrize("outputs", [1, 15, 16, 17, 31, 32, 33, 64, 100])
+def test_panels_multiply_any_number_of_rows_and_write_nowhere_else(outputs, inputs):
+    weight, bias = random(outputs, inputs), random(outputs, seed=3)
+    packed = panels.Panels(weight, bias)
+    for rows in ROWS:
+        x = random(rows, inputs, seed=rows)
+        out = torch.full((rows + 2, outputs), float("nan"))
+        panels.product(x.numpy(), packed.address, packed.bias, out[1:-1].numpy())
+        torch.testing.assert_close(out[1:-1], x @ weight.t() + bias, rtol=1e-5, atol=1e-5)
+        assert out[[0, -1]].isnan().all()
+
+
+def test_a_weight_lies_in_panels_that_are_filled_up_with_zeros():
+    weight = random(2 * tiles.WIDTH + 5, 3)
+    found = panels.Panels(weight).panels
+    assert found.shape == (3, 3, tiles.WIDTH)
+    assert found.data_ptr() % panels.LARGE_PAGE == 0
+    unpacked = found.transpose(1, 2).flatten(0, 1)
+    assert torch.equal(unpacked[: len(weight)], weight)
+    assert (unpacked[len(weight) :] == 0).all()

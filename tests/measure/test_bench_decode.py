@@ -63,7 +63,7 @@ def test_bytes_and_flops_by_hand(tiny):
 
 
 def numbers(product) -> int:
-    """Of the weight, packed by MKL (which has a head and gaps) or not."""
+    """Of the weight, in panels (which are filled up with zeros) or not."""
     weight = product.weight
     return weight.numel() if torch.is_tensor(weight) else weight.inputs * weight.outputs
 

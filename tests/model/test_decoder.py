@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from families import CONFIGS, HAS_MKL, HAS_VNNI, ONE_OF_EACH, random_model, random_tokens
+from families import CONFIGS, HAS_VNNI, ONE_OF_EACH, random_model, random_tokens
 from safetensors.torch import load_file, save_file
 
 from labkit.model.checkpoint import ModelError
@@ -79,7 +79,6 @@ def test_logits_are_those_of_transformers(name, kind):
     assert worst_difference(decoder_of(model, kind), model) < 1e-4
 
 
-@pytest.mark.skipif(not HAS_MKL, reason="torch without MKL")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_all_layers_in_one_call_give_what_they_give_one_by_one(name):
     """Steps of single tokens only, which is when a float32 decoder takes them in one call."""

@@ -3,10 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from families import HAS_MKL
 
 from labkit.kernels import loops
-from labkit.model.linear import Int8Linear, Linear, MKLLinear, OneDNNLinear, Operand
+from labkit.model.linear import Int8Linear, Linear, OneDNNLinear, Operand, PanelLinear
 
 ROWS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 64, 100, 255, 300)
 SIZES = [(576, 192), (48, 100), (96, 47), (1536, 576)]  # in, out
@@ -37,13 +36,7 @@ def by_rows(product, x):
     return torch.from_numpy(product.rows(operand) * operand.scale[:, None])
 
 
-MKL = pytest.param(
-    MKLLinear,
-    marks=pytest.mark.skipif(not HAS_MKL, reason="torch without MKL"),
-)
-
-
-@pytest.mark.parametrize("kind", [Linear, MKL, OneDNNLinear])
+@pytest.mark.parametrize("kind", [Linear, PanelLinear, OneDNNLinear])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_float32_products_are_exact_to_1e_5(kind, sizes):
     weight, bias, x = arguments(*sizes)
@@ -55,7 +48,7 @@ def test_float32_products_are_exact_to_1e_5(kind, sizes):
                 assert (found.double() - right).abs().max() < 1e-5 * right.abs().max(), (n, b)
 
 
-@pytest.mark.parametrize("kind", [Linear, MKL, OneDNNLinear, Int8Linear])
+@pytest.mark.parametrize("kind", [Linear, PanelLinear, OneDNNLinear, Int8Linear])
 def test_what_comes_in_is_not_changed(kind):
     weight, bias, x = (t[:8] for t in arguments(64, 8))
     before = [t.clone() for t in (weight, bias, x)]
@@ -125,10 +118,11 @@ def test_an_output_channel_of_zeros_gives_zero():
     assert (Int8Linear(weight)(x)[:, 5] == 0).all()
 
 
+@pytest.mark.parametrize("kind", [PanelLinear, Int8Linear])
 @pytest.mark.parametrize("sizes", SIZES)
-def test_a_row_in_int8_is_the_same_alone_and_beside_any_other(sizes):
+def test_a_row_is_the_same_to_the_last_bit_alone_and_beside_any_other(kind, sizes):
     weight, bias, x = arguments(*sizes)
-    product = Int8Linear(weight, bias)
+    product = kind(weight, bias)
     x[0] *= 1e4  # a neighbour that would take all the steps of a common scale
     together = {n: product(x[:n]) for n in ROWS}
     for row in (1, 2, 6, 30, 99, 299):
@@ -138,7 +132,7 @@ def test_a_row_in_int8_is_the_same_alone_and_beside_any_other(sizes):
                 assert torch.equal(together[n][row : row + 1], alone), (row, n)
 
 
-@pytest.mark.parametrize("kind", [Linear, MKL, OneDNNLinear, Int8Linear])
+@pytest.mark.parametrize("kind", [Linear, PanelLinear, OneDNNLinear, Int8Linear])
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
 def test_a_broken_row_stays_broken_and_leaves_its_neighbours_alone(kind, broken):
     weight, bias, x = arguments(96, 47)
