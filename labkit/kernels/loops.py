@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from numba import prange
 
+from labkit.kernels import tiles
+
 # Sums may be added up in any order; NaN and infinity stay what they are.
 FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
 float32 = np.float32
@@ -219,6 +221,14 @@ def softmax(scores, count):
 
 
 @compiled
+def ask_for(numbers):
+    """Has `numbers` `[block_size, head_dim]` come from memory while other work goes on."""
+    begin = numbers.ctypes.data
+    for offset in range(0, 4 * numbers.size, tiles.LINE):
+        tiles.ask(begin + offset)
+
+
+@compiled
 def attend_over_blocks(query, kv, block_table, context_len, first, group, out, head_dim):
     """Attention of one new token: its heads from `first` on, as many as `query` has.
 
@@ -232,8 +242,12 @@ def attend_over_blocks(query, kv, block_table, context_len, first, group, out, h
     most, total = np.full(heads, LOWEST), np.zeros(heads, np.float32)
     scores = np.empty((heads, block_size), np.float32)
     out[:] = float32(0)
-    for b in range((context_len + block_size - 1) // block_size):
-        block = kv[block_table[b]]
+    num_blocks = (context_len + block_size - 1) // block_size
+    for b in range(num_blocks):
+        block, next_block = kv[block_table[b]], kv[block_table[min(b + 1, num_blocks - 1)]]
+        if heads == group:  # one kv head; whole blocks, read in one go, the processor foresees
+            ask_for(next_block[0, first // group])
+            ask_for(next_block[1, first // group])
         count = min(block_size, context_len - b * block_size)
         for h in range(heads):
             keys = block[0, (first + h) // group]

@@ -5,36 +5,15 @@ matrix packed in its own order, and is no slower for a chunk of 512 (2 cores, AV
 asked from memory while the one before is multiplied.
 """
 
-import mmap
-from contextlib import suppress
-
 import numpy as np
 import torch
 from numba import prange
 
 from labkit.kernels import loops
+from labkit.kernels.large_pages import in_large_pages
 from labkit.kernels.tiles import ENTRY, MOST_ROWS, WIDTH, tile_of
 
-LARGE_PAGE = 2**21
 most_rows, four_rows, two_rows, one_row = map(tile_of, (MOST_ROWS, 4, 2, 1))
-
-
-def in_large_pages(shape: tuple[int, ...]) -> torch.Tensor:
-    """Zeros in float32, in pages of 2 MB if there are any.
-
-    A step walks through all weights, and the processor finds 300 such pages sooner than 140,000
-    small ones.
-    """
-    own = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # shared memory has no large pages
-    size = 4 * int(np.prod(shape))
-    memory = mmap.mmap(-1, size + LARGE_PAGE, flags=own)
-    array = np.frombuffer(memory, np.float32)
-    begin = -array.ctypes.data % LARGE_PAGE
-    whole, rest = divmod(size, LARGE_PAGE)
-    large = whole + (rest >= LARGE_PAGE / 2)  # or else most of the last would be empty
-    with suppress(OSError, ValueError, AttributeError):  # a kernel without large pages
-        memory.madvise(mmap.MADV_HUGEPAGE, begin, large * LARGE_PAGE)
-    return torch.from_numpy(array[begin // 4 : (begin + size) // 4]).view(shape)
 
 
 class Panels:

@@ -42,6 +42,17 @@ def ask_for(builder, address):
     call(builder, "llvm.prefetch.p0i8", VOID, place, I32(0), I32(2), I32(1))
 
 
+@intrinsic
+def ask(_, address):
+    """`ask(address)` for compiled loops: has the line there come from memory meanwhile."""
+
+    def generate(context, builder, signature, values):
+        ask_for(builder, values[0])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
 def floats(builder, line, many, sums):
     """sums + line * many, for WIDTH numbers in float32."""
     return call(builder, f"llvm.fma.v{WIDTH}f32", sums.type, line, many, sums)
@@ -95,3 +106,4 @@ def tile_of(rows: int, kind=F32, multiply_and_add=floats):
         return types.void(*[types.int64] * 9), generate
 
     return tile
+

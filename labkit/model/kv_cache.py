@@ -2,6 +2,7 @@
 
 import torch
 
+from labkit.kernels.large_pages import in_large_pages
 from labkit.model.config import DecoderConfig
 
 
@@ -23,15 +24,19 @@ class KVCache:
 
     `data` is `[layers, num_blocks, 2, kv_heads, block_size, head_dim]`, and `layers[i]` its part
     for one layer: in each block the keys and then the values, head after head. Attention reads
-    all keys of one head, so those of a block lie side by side. What is not written is never used,
-    so nothing is cleared: memory that no request has used yet costs nothing on most systems.
+    all keys of one head, so those of a block lie side by side. What is not written is never used:
+    memory that no request has used yet costs nothing on most systems.
     """
 
     def __init__(self, config: DecoderConfig, num_blocks: int, block_size: int, dtype, device):
         self.num_blocks, self.block_size = num_blocks, block_size
         self.dtype = cache_dtype(dtype, device)
         shape = (num_blocks, 2, config.num_kv_heads, block_size, config.head_dim)
-        self.data = torch.empty((config.num_layers, *shape), dtype=self.dtype, device=device)
+        shape = (config.num_layers, *shape)
+        if torch.device(device).type == "cpu":
+            self.data = in_large_pages(shape)
+        else:
+            self.data = torch.empty(shape, dtype=self.dtype, device=device)
         self.layers = list(self.data)
 
     @property

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from families import HAS_VNNI
 
 from labkit.kernels import integers, loops, panels, tiles
+from labkit.kernels.large_pages import LARGE_PAGE
 from labkit.model.linear import Operand
 
 
@@ -86,7 +87,7 @@ def test_a_weight_lies_in_panels_that_are_filled_up_with_zeros():
     weight = random(2 * tiles.WIDTH + 5, 3)
     found = panels.Panels(weight).panels
     assert found.shape == (3, 3, tiles.WIDTH)
-    assert found.data_ptr() % panels.LARGE_PAGE == 0
+    assert found.data_ptr() % LARGE_PAGE == 0
     unpacked = found.transpose(1, 2).flatten(0, 1)
     assert torch.equal(unpacked[: len(weight)], weight)
     assert (unpacked[len(weight) :] == 0).all()
