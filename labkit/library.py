@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
+from math import isfinite
 from random import SystemRandom
 from reprlib import repr as short
 
+from labkit import rungs
 from labkit.answers import Answer, Completion, Piece
-from labkit.engine import rungs
 from labkit.engine.request import Request, StepEvent
 from labkit.model.loading import LoadedModel
 from labkit.model.sampling_params import SamplingParams, child_seed
@@ -51,7 +52,8 @@ class Engine:
         `dtype` is "float32", "bfloat16", "float16" or, on a CPU, "int8". The cache has
         `num_blocks` blocks of `block_size` tokens, or what fits in `kv_memory` ("1GB", or bytes).
         Further options: `max_model_len`, `max_num_seqs`, `max_num_batched_tokens`,
-        `prefix_caching`, `cuda_graphs`, `seed`; see `rungs.make`.
+        `prefix_caching`, `itl_target_ms`, `cuda_graphs`, `seed`, and with rung="preemptive"
+        `policy`, `preemption`, `swap_memory`; see `rungs.make`.
 
         Raises ModelError for a model that can't be had, ValueError for an option that the rung
         doesn't have or that can't be met.
@@ -66,14 +68,22 @@ class Engine:
         request_id: str | None = None,
         arrival: float = 0.0,
         cache_salt: str = "",
+        priority: int = 0,
+        tenant: str = "",
+        deadline: float | None = None,
     ) -> list[Request]:
         """Puts a prompt in line: text, or token ids. Returns its requests, one for each answer.
+
+        `priority` (lower runs first) counts under the policy "priority", `tenant` under "fair";
+        a request that has not ended by its `deadline` (seconds, on the clock of `arrival`) ends
+        with that reason on the rungs "continuous" and "preemptive".
 
         With `n` answers the ids are `id`, `id/1`, `id/2`, …: the others share the blocks of the
         first one's prompt. ValueError, and nothing is in line, when the prompt can't be served.
         """
         params = params or SamplingParams()
         self.refuse_what_the_rung_ignores(params)
+        self.refuse_what_the_policy_ignores(priority, tenant, deadline)
         token_ids = self.encode(prompt) if isinstance(prompt, str) else prompt
         token_ids = checked_token_ids(token_ids, self.vocab_size)
         first = f"request-{next(self.numbers)}" if request_id is None else request_id
@@ -86,6 +96,9 @@ class Engine:
                 sampling=params,
                 seed=child_seed(seed, index),
                 cache_salt=cache_salt,
+                priority=priority,
+                tenant=tenant,
+                deadline=deadline,
                 copy_of=first if index else None,
             )
             for index in range(params.n)
@@ -207,6 +220,27 @@ class Engine:
             raise ValueError(
                 "rung 'naive' is greedy and knows max_tokens, ignore_eos and stop only; "
                 f"set temperature=0 and leave the rest out, or take another rung (got {params})"
+            )
+
+    def refuse_what_the_policy_ignores(self, priority, tenant, deadline) -> None:
+        """A request that asks for what this engine doesn't do is told so."""
+        if type(priority) is not int:
+            raise ValueError(f"priority is {priority!r}; a whole number, the lower runs first")
+        if not isinstance(tenant, str):
+            raise ValueError(f"tenant is {tenant!r}; a text is needed")
+        if deadline is not None and not (rungs.is_number(deadline) and isfinite(deadline)):
+            raise ValueError(f"deadline is {deadline!r}; seconds on the engine's clock, or None")
+        if self.rung == "preemptive":
+            return
+        if priority != 0:
+            raise ValueError(
+                f"priority is {priority}, and rung {self.rung!r} serves in order of arrival; "
+                "leave it out, or take rung 'preemptive'"
+            )
+        if deadline is not None and self.rung != "continuous":
+            raise ValueError(
+                f"deadline is {deadline}, and rung {self.rung!r} has none; "
+                "leave it out, or take rung 'continuous' or 'preemptive'"
             )
 
 

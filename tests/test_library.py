@@ -5,12 +5,11 @@ import gc
 import pytest
 import torch
 
-from labkit import Engine, SamplingParams
-from labkit.engine import rungs
-from labkit.engine.rungs import RUNGS, parse_bytes
+from labkit import Engine, SamplingParams, rungs
 from labkit.measure.generation import generate
 from labkit.model.checkpoint import ModelError
 from labkit.model.loading import LoadedModel, load, load_decoder
+from labkit.rungs import RUNGS, parse_bytes
 from labkit.workbook.fakes import ByteTokenizer
 
 PROMPTS = ["Hi", "한글 🙂", "a" * 40, "tea", "The end"]
@@ -33,7 +32,7 @@ def engine(decoder):
 
 def engine_of(rung: str, **options) -> Engine:
     """`tiny` on a rung, in little memory unless the options say how much."""
-    if rung in ("paged", "continuous") and "kv_memory" not in options:
+    if rung in ("paged", "continuous", "preemptive") and "kv_memory" not in options:
         options.setdefault("num_blocks", 64)
     return Engine.load("tiny", rung=rung, **options)
 
@@ -574,15 +573,15 @@ def test_what_is_no_amount_of_memory_is_refused_with_its_value(text):
 @pytest.mark.parametrize(
     ("rung", "option", "having"),
     [
-        ("naive", {"max_num_seqs": 2}, "static, cached, paged, continuous"),
-        ("static", {"max_model_len": 64}, "cached, paged, continuous"),
-        ("static", {"kv_memory": "1MB"}, "paged, continuous"),
-        ("cached", {"num_blocks": 8}, "paged, continuous"),
-        ("cached", {"block_size": 8}, "paged, continuous"),
-        ("naive", {"block_size": 16}, "paged, continuous"),
-        ("paged", {"prefix_caching": True}, "continuous"),
-        ("paged", {"max_num_batched_tokens": 64}, "continuous"),
-        ("paged", {"cuda_graphs": True}, "continuous"),
+        ("naive", {"max_num_seqs": 2}, "static, cached, paged, continuous, preemptive"),
+        ("static", {"max_model_len": 64}, "cached, paged, continuous, preemptive"),
+        ("static", {"kv_memory": "1MB"}, "paged, continuous, preemptive"),
+        ("cached", {"num_blocks": 8}, "paged, continuous, preemptive"),
+        ("cached", {"block_size": 8}, "paged, continuous, preemptive"),
+        ("naive", {"block_size": 16}, "paged, continuous, preemptive"),
+        ("paged", {"prefix_caching": True}, "continuous, preemptive"),
+        ("paged", {"max_num_batched_tokens": 64}, "continuous, preemptive"),
+        ("paged", {"cuda_graphs": True}, "continuous, preemptive"),
     ],
 )
 def test_an_option_that_a_rung_does_not_have_is_refused(rung, option, having):
@@ -596,6 +595,47 @@ def test_an_option_that_a_rung_does_not_have_is_refused(rung, option, having):
 def test_a_count_that_is_none_is_refused_with_its_value(decoder, name, value):
     with pytest.raises(ValueError, match=f"{name} is {value!r}"):
         Engine(decoder, **{name: value})
+
+
+def test_the_urgent_one_is_answered_first_on_the_rung_that_preempts():
+    engine = engine_of("preemptive", max_num_seqs=1)
+    engine.add([1, 2, 3], greedy(20), request_id="batch", priority=5)
+    engine.step()
+    engine.add([1, 2, 3], greedy(3), request_id="chat", priority=-1)
+    ended = []
+    while engine.has_unfinished():
+        ended += [event.request_id for event in engine.step() if event.finish_reason]
+    assert ended == ["chat", "batch"]
+
+
+def test_a_priority_or_a_deadline_that_would_be_ignored_is_refused():
+    for rung in RUNGS[:-1]:
+        with pytest.raises(ValueError, match="priority is 3, and rung .* in order of arrival"):
+            engine_of(rung).add([1], greedy(), priority=3)
+    for rung in RUNGS[:-2]:
+        with pytest.raises(ValueError, match="deadline is 9.*and rung .* has none"):
+            engine_of(rung).add([1], greedy(), deadline=9.0)
+    engine = engine_of("preemptive")
+    for fields, message in [
+        ({"priority": 1.5}, "priority is 1.5"),
+        ({"priority": True}, "priority is True"),
+        ({"tenant": 3}, "tenant is 3"),
+        ({"deadline": "soon"}, "deadline is 'soon'"),
+        ({"deadline": float("nan")}, "deadline is nan"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            engine.add([1], greedy(), **fields)
+    assert not engine.has_unfinished()
+
+
+def test_a_request_past_its_deadline_ends_with_that_reason():
+    now = iter(range(1000))
+    engine = engine_of("continuous", clock=lambda: next(now))
+    [request] = engine.add([1, 2, 3], greedy(100), deadline=20)
+    while engine.has_unfinished():
+        engine.step()
+    assert request.finish_reason == "deadline" and 0 < len(request.output_token_ids) < 20
+    assert num_used(engine) == 0
 
 
 def test_an_unknown_option_rung_or_dtype_is_refused():

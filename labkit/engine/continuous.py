@@ -1,4 +1,4 @@
-"""Rung 5: who runs is decided anew in each step.
+"""Rungs 5 and 6: who runs is decided anew in each step.
 
 A request that ends makes room at once, one that arrives starts with the next step, and a long
 prompt is computed in chunks beside those that generate: continuous batching (Yu et al., "Orca",
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from labkit.engine.blocks import BlockPool
 from labkit.engine.plan import StepPlan
+from labkit.engine.preemption import Cheaper, Recompute, Swap
 from labkit.engine.request import Request, StepEvent
 from labkit.engine.runner import Runner
 from labkit.engine.scheduler import Scheduler
@@ -21,8 +22,12 @@ class ContinuousEngine:
     """The scheduler, the decoder and the sampler, one step after the other.
 
     `limits` are the scheduler's: `max_num_batched_tokens`, `max_num_seqs`, `max_model_len`,
-    `policy`. `clock` gives seconds; `seed` is where the random numbers of requests that bring
-    no seed start.
+    `policy`, `itl_target`. `clock` gives seconds; `seed` is where the random numbers of requests
+    that bring no seed start.
+
+    The sixth rung has a policy that preempts, and may have `num_host_blocks` of the host's memory
+    for the blocks of preempted requests. `preemption` is "recompute", "swap" or "auto", which is
+    the cheaper by what copying a block and computing a token take here.
     """
 
     def __init__(
@@ -33,16 +38,27 @@ class ContinuousEngine:
         block_size: int = 16,
         *,
         prefix_caching: bool = True,
+        preemption: str = "recompute",
+        num_host_blocks: int = 0,
         clock: Callable[[], float] = time.perf_counter,
         seed: int = 0,
         **limits,
     ):
         self.eos_token_ids = frozenset(eos_token_ids)
         self.clock, self.seed = clock, seed
-        self.scheduler = Scheduler(BlockPool(num_blocks, block_size, prefix_caching), **limits)
+        pool, host, host_cache = BlockPool(num_blocks, block_size, prefix_caching), None, None
         num_blocks += decoder.spare_blocks
         cache = KVCache(decoder.config, num_blocks, block_size, decoder.dtype, decoder.device)
-        self.runner = Runner(decoder, cache)
+        how = Recompute()
+        if preemption != "recompute":
+            host = BlockPool(num_host_blocks, block_size, prefix_caching=False)
+            host_cache = KVCache(decoder.config, num_host_blocks, block_size, decoder.dtype, "cpu")
+            how = Swap()
+        if preemption == "auto":
+            per_token = cache.num_bytes / (num_blocks * block_size)
+            how = Cheaper(per_token, cache.bandwidth_to(host_cache))
+        self.scheduler = Scheduler(pool, preemption=how, host=host, **limits)
+        self.runner = Runner(decoder, cache, host_cache)
 
     @property
     def unfinished(self) -> dict[str, Request]:
@@ -73,10 +89,10 @@ class ContinuousEngine:
     def compute(self, plan: StepPlan) -> list[Sampled]:
         """A token for each chunk that `samples`, in order."""
         chunks = plan.chunks.values()
+        self.runner.copy(plan)
         if not chunks:
             return []
-        parts = [(chunk.request, chunk.num_tokens) for chunk in chunks]
-        logits = self.runner.run(parts, plan.block_copies)
+        logits = self.runner.run([(chunk.request, chunk.num_tokens) for chunk in chunks])
         return sample(logits, [chunk.request for chunk in chunks if chunk.samples])
 
     def abort(self, request_id: str) -> bool:

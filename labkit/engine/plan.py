@@ -27,14 +27,18 @@ class Chunk:
 class StepPlan:
     """One step: made by `Scheduler.plan`, carried out by the engine, closed by `commit`.
 
-    Invariant: the chunks' tokens and `budget` add up to `max_num_batched_tokens`.
+    Invariant: the chunks' tokens and `budget` add up to the budget that it began with.
     """
 
     budget: int  # tokens that may still be scheduled in this step
+    time: float = 0.0  # when it was made
     chunks: dict[str, Chunk] = field(default_factory=dict)  # by request id, in order of admission
-    block_copies: list[tuple[int, int]] = field(default_factory=list)  # (from, to), before all else
+    # Copies of blocks, (from, to), made in this order before anything is computed.
+    swap_out: list[tuple[int, int]] = field(default_factory=list)  # to the host
+    swap_in: list[tuple[int, int]] = field(default_factory=list)  # from the host
+    block_copies: list[tuple[int, int]] = field(default_factory=list)
     preempted: list[Request] = field(default_factory=list)
-    failed: list[Request] = field(default_factory=list)
+    failed: list[Request] = field(default_factory=list)  # ended in `plan`, by error or deadline
 
     def add(self, request: Request, num_tokens: int) -> None:
         self.chunks[request.request_id] = Chunk(request, request.num_computed_tokens, num_tokens)

@@ -48,11 +48,18 @@ class Request:
     stop_token_ids: frozenset[int] = frozenset()  # those that end this request; see `prepare`
     cache_salt: str = ""  # requests share cached blocks only with requests of the same salt
     copy_of: str | None = None  # n > 1: the id of the request whose prompt this one shares
+    priority: int = 0  # lower runs first
+    tenant: str = ""  # who pays: the fair policy shares between tenants
+    deadline: float | None = None  # seconds, on the clock of `arrival`: it must have ended by then
     state: State = State.WAITING
     num_computed_tokens: int = 0  # keys and values of so many tokens are in the cache
     num_cached_tokens: int = 0  # of these, found in the prefix cache when it was admitted
     num_preemptions: int = 0
+    num_swaps: int = 0  # so many of the preemptions copied its blocks to the host
+    turn: int = 0  # its place among all requests of the policy, by when they came
+    standing: float = 0.0  # its priority as it was admitted, with what it gained by waiting
     block_table: list[int] = field(default_factory=list)
+    host_blocks: list[int] = field(default_factory=list)  # its computed tokens, while swapped out
     block_hashes: list[bytes] = field(default_factory=list)  # of its full blocks, as far as known
     error: str | None = None  # why it failed, with finish_reason "error"
 

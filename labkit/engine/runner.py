@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from labkit.engine.plan import StepPlan
 from labkit.engine.request import Request
 from labkit.model.flat_batch import FlatBatch, Span
 
@@ -18,20 +19,25 @@ def span_of(request: Request, num_tokens: int) -> Span:
 
 
 class Runner:
-    """A decoder with its KV cache."""
+    """A decoder with its KV cache, and room on the host for blocks that are swapped out."""
 
-    def __init__(self, decoder, cache):
-        self.decoder, self.cache = decoder, cache
+    def __init__(self, decoder, cache, host_cache=None):
+        self.decoder, self.cache, self.host_cache = decoder, cache, host_cache
 
-    def run(
-        self, parts: Sequence[tuple[Request, int]], block_copies: Sequence[tuple[int, int]] = ()
-    ) -> torch.Tensor:
+    def copy(self, plan: StepPlan) -> None:
+        """What a step copies before it computes: to the host, back from it, and in the cache."""
+        if plan.swap_out:
+            self.cache.copy_to(self.host_cache, plan.swap_out)
+        if plan.swap_in:
+            self.host_cache.copy_to(self.cache, plan.swap_in)
+        self.cache.copy_blocks(plan.block_copies)
+
+    def run(self, parts: Sequence[tuple[Request, int]]) -> torch.Tensor:
         """One step over (request, how many of its next tokens) pairs.
 
         Returns logits `[R_sampled, vocab]`, a row for each request all of whose known tokens
         are computed with this step, in order.
         """
-        self.cache.copy_blocks(block_copies)
         spans = [span_of(request, num_tokens) for request, num_tokens in parts]
         batch = FlatBatch.build(spans, self.cache.block_size, self.decoder.device)
         return self.decoder(batch, self.cache)

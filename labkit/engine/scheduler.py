@@ -6,20 +6,28 @@ long prompt takes several steps (chunked prefill: Agrawal et al., "Sarathi-Serve
 request that generates has one known token not computed yet.
 """
 
+import heapq
+from collections import Counter
 from collections.abc import Sequence
 
-from labkit.engine.blocks import BlockPool, hash_block, root_hash
-from labkit.engine.plan import Chunk, StepPlan
+from labkit.engine.blocks import BlockPool
+from labkit.engine.books import Books
+from labkit.engine.limits import refuse_what_never_fits, too_large
+from labkit.engine.pace import Pace
+from labkit.engine.plan import StepPlan
 from labkit.engine.policies import FCFS
+from labkit.engine.preemption import Recompute
 from labkit.engine.request import Request, State, StepEvent, advance, refuse_duplicate
 
 
 class Scheduler:
-    """Keeps every request from `add` to its end, and the books of the block pool.
+    """Keeps every request from `add` to its end, and who holds which blocks (`books`).
 
     `running` holds the admitted requests in order of admission; `policy` those that wait.
     `max_num_batched_tokens` bounds the tokens of a step, `max_num_seqs` the running requests,
-    `max_model_len` prompt and output of one request.
+    `max_model_len` prompt and output of one request. With `itl_target` (seconds) the budget of a
+    step is what takes no longer, by the `pace` of the steps so far. `preemption` says whether the
+    blocks of a preempted request are copied to those of `host`, as long as it has room.
     """
 
     def __init__(
@@ -29,6 +37,9 @@ class Scheduler:
         max_num_seqs: int = 64,
         max_model_len: int | None = None,
         policy: FCFS | None = None,
+        preemption: Recompute | None = None,
+        host: BlockPool | None = None,
+        itl_target: float | None = None,
     ):
         for name, value in [
             ("max_num_batched_tokens", max_num_batched_tokens),
@@ -36,23 +47,34 @@ class Scheduler:
         ]:
             if value < 1:
                 raise ValueError(f"{name} is {value}; at least 1 is needed to make progress")
-        self.pool = pool
+        if itl_target is not None and not itl_target > 0:
+            raise ValueError(f"itl_target is {itl_target!r}; seconds above 0 are needed")
+        self.pool, self.books, self.pace = pool, Books(pool, host), Pace()
         self.max_num_batched_tokens = max_num_batched_tokens
         self.max_num_seqs = max_num_seqs
         self.max_model_len = max_model_len
+        self.itl_target = itl_target
         self.policy = FCFS() if policy is None else policy
+        self.preemption = Recompute() if preemption is None else preemption
         self.running: dict[str, Request] = {}
         self.copies: dict[str, list[Request]] = {}  # parent's id → copies that wait for its prompt
         self.known: dict[str, Request] = {}  # every unfinished request
+        self.deadlines: list[tuple[float, str]] = []  # a heap of (deadline, request id)
 
     def add(self, request: Request) -> None:
         """Puts a request in line.
 
         Raises ValueError when its id is in use, when prompt and `max_tokens` exceed
-        `max_model_len`, and when the pool could not hold it even if it were alone.
+        `max_model_len`, when the pool could not hold it even if it were alone, and when the
+        policy refuses it: for a deadline that can't be met, say.
         """
         refuse_duplicate(request, self.known)
-        self._refuse_what_never_fits(request)
+        refuse_what_never_fits(request, self.pool, self.max_model_len)
+        refusal = self.policy.refuse(request, request.arrival, self.pace)
+        if refusal:
+            raise ValueError(refusal)
+        if request.deadline is not None:
+            heapq.heappush(self.deadlines, (request.deadline, request.request_id))
         parent = self.known.get(request.copy_of)
         self.known[request.request_id] = request
         if parent and parent.num_computed_tokens < parent.num_prompt_tokens:
@@ -66,15 +88,22 @@ class Scheduler:
     def plan(self, now: float) -> StepPlan:
         """Decides what the next step computes, and takes the blocks for it.
 
-        Running requests come first, in order of admission, so that those that generate never
-        wait for a prompt longer than one step. What is left of the budget admits waiting ones.
+        Requests that generate come first: they never wait for a prompt longer than one step.
+        Then prompts under way, and before each the waiting requests that may preempt it. What is
+        left of the budget admits others.
         """
-        plan = StepPlan(self.max_num_batched_tokens)
-        for request in list(self.running.values()):
-            if plan.budget > 0 and request.state is State.RUNNING:
+        plan = StepPlan(self._budget(), now)
+        self._end_overdue(plan)
+        running = self.policy.in_order(self.running.values())
+        generating = {r.request_id for r in running if r.num_computed_tokens == r.num_tokens - 1}
+        for request in running:
+            if request.request_id in generating:
                 self._continue(plan, request)
-        if not plan.preempted:  # blocks just taken from somebody are not for a newcomer
-            self._admit(plan)
+        for request in running:
+            if request.request_id not in generating:
+                self._admit(plan, before=request)
+                self._continue(plan, request)
+        self._admit(plan)
         return plan
 
     def commit(self, plan: StepPlan, sampled: Sequence, now: float) -> list[StepEvent]:
@@ -83,30 +112,37 @@ class Scheduler:
         `sampled` has an entry (`token_id`, `logprobs`, `error`) for each chunk that `samples`,
         in order. Returns the events of the step. Requests that ended hold no block any more.
         """
-        events = [
-            StepEvent(r.request_id, None, "error", now, error=r.error) for r in plan.failed
-        ]
+        if plan.chunks:
+            self.pace.observe(plan.num_tokens, now - plan.time)
+        self.books.copied(plan)
+        events = last_events(plan.failed, now)
         results = iter(sampled)
         for chunk in plan.chunks.values():
             request, result = chunk.request, next(results) if chunk.samples else None
             if request.state is State.FINISHED:  # aborted while the step was computed
                 continue
-            self._note_computed(request, chunk)
+            self.books.note_computed(request, chunk)
+            if self.copies and chunk.end >= request.num_prompt_tokens:
+                self._start_copies(request)
             if result is None:
                 continue
             events.append(advance(request, result, now))
+            self.policy.charge(request, 0, 1)
             if request.finish_reason:
                 self._forget(request)
         return events
 
     def fail(self, plan: StepPlan, reason: str, now: float) -> list[StepEvent]:
         """Ends every request of a step that could not be computed; instead of `commit`."""
+        self.books.copied(plan)
+        for request in plan.preempted:  # what it swapped out may not have been copied
+            if request.host_blocks:
+                self.books.release(request)
         failed = [c.request for c in plan.chunks.values() if c.request.request_id in self.known]
         for request in failed:
             request.finish("error", reason)
             self._forget(request)
-        ended = [*plan.failed, *failed]
-        return [StepEvent(r.request_id, None, "error", now, error=r.error) for r in ended]
+        return last_events([*plan.failed, *failed], now)
 
     def abort(self, request_id: str) -> bool:
         """Ends a request in any state and frees its blocks. False when it had ended already."""
@@ -117,133 +153,110 @@ class Scheduler:
         self._forget(request)
         return True
 
+    def _budget(self) -> int:
+        """The most tokens of the next step; those that generate get theirs in any case."""
+        within = self.itl_target and self.pace.tokens_within(self.itl_target)
+        if within is None:  # no target, or no step yet
+            return self.max_num_batched_tokens
+        return min(max(within, len(self.running) + 1), self.max_num_batched_tokens)
+
+    def _end_overdue(self, plan: StepPlan) -> None:
+        """Ends the requests whose deadline has passed, in whatever state they are."""
+        while self.deadlines and self.deadlines[0][0] < plan.time:
+            deadline, request_id = heapq.heappop(self.deadlines)
+            request = self.known.get(request_id)
+            if request and request.deadline == deadline:  # no stranger with the same id
+                late = plan.time - deadline
+                self._end(plan, request, "deadline", f"its deadline passed {late:.3f} s ago")
+
     def _continue(self, plan: StepPlan, request: Request) -> None:
         """Plans the next tokens of a running request, preempting others if it must."""
+        if plan.budget == 0 or request.state is not State.RUNNING:
+            return
         num_tokens = min(request.num_tokens - request.num_computed_tokens, plan.budget)
         if self._fails_alone(plan, request, request.num_computed_tokens + num_tokens):
             return
-        needed = self._blocks_needed(request, num_tokens)
-        while needed > self.pool.num_free:
-            victim = self.policy.victim(self.running)
+        while self.books.needed(request, num_tokens) > self.pool.num_free:
+            victim = self.policy.victim(self.running.values())
             self._preempt(plan, victim)
             if victim is request:
                 return
-            needed = self._blocks_needed(request, num_tokens)  # one may be shared no longer
-        self._take_blocks(plan, request, num_tokens, needed)
+        self.books.take(plan, request, num_tokens)
 
-    def _admit(self, plan: StepPlan) -> None:
-        """Admits waiting requests while budget, slots and blocks for all their tokens are left."""
-        while plan.budget > 0 and len(self.running) < self.max_num_seqs:
+    def _admit(self, plan: StepPlan, before: Request | None = None) -> None:
+        """Admits waiting requests while budget, slots and blocks for all their tokens are left;
+        with `before`, only those that may preempt this running one."""
+        while plan.budget > 0:
             request = self.policy.peek()
-            if request is None:
+            if request is None or before and not self.policy.may_preempt(request, before):
                 return
             if self._fails_alone(plan, request, request.num_tokens):
                 continue
-            shared, num_cached = self._find_computed(request)
-            writes_shared = num_cached < len(shared) * self.pool.block_size
-            needed = self.pool.blocks_for(request.num_tokens) - len(shared) + writes_shared
-            if needed + self.pool.num_free_in(shared) > self.pool.num_free:
+            if request.num_preemptions == 0:
+                refusal = self.policy.refuse(request, plan.time, self.pace)
+                if refusal:
+                    self._end(plan, request, "deadline", refusal)
+                    continue
+            found = self._find_room(plan, request)
+            if found is None:
                 return
-            self.policy.remove(request.request_id)
-            self.pool.share(shared)
-            request.block_table = list(shared)
-            request.num_computed_tokens = num_cached
-            if request.num_preemptions == 0:  # later it finds what it computed itself
-                request.num_cached_tokens = num_cached
-            request.state = State.RUNNING
-            self.running[request.request_id] = request
-            num_tokens = min(request.num_tokens - num_cached, plan.budget)
-            self._take_blocks(plan, request, num_tokens, self._blocks_needed(request, num_tokens))
+            self._start(plan, request, *found)
 
-    def _find_computed(self, request: Request) -> tuple[list[int], int]:
-        """Blocks that hold the beginning of a waiting request, and how many of its tokens.
+    def _find_room(self, plan: StepPlan, request: Request) -> tuple[list[int], int] | None:
+        """A slot, and blocks for all tokens of a waiting request: what it shares, as
+        `Books.find_computed` gives it. Preempts those that it may, if that is enough; else None."""
+        while True:
+            shared, num_cached = self.books.find_computed(request, self.running)
+            missing = self.books.missing(request, shared, num_cached)
+            if missing <= 0 and len(self.running) < self.max_num_seqs:
+                return shared, num_cached
+            victims = [r for r in self.running.values() if self.policy.may_preempt(request, r)]
+            holders = Counter(block for victim in victims for block in victim.block_table)
+            freed = sum(self.pool.ref_counts[block] == n for block, n in holders.items())
+            if not victims or freed < missing:
+                return None
+            self._preempt(plan, self.policy.victim(victims))
 
-        At least one token is left to compute: without it there would be no logits.
-        """
-        shared = []
-        if self.pool.prefix_caching:
-            num_full = (request.num_tokens - 1) // self.pool.block_size
-            shared = self.pool.find(self._hashes(request, num_full))
-        num_found, num_shared = len(shared) * self.pool.block_size, request.num_prompt_tokens - 1
-        parent = self._parent(request)
-        if parent is None or num_found >= num_shared:
-            return shared, num_found
-        return parent.block_table[: self.pool.blocks_for(num_shared)], num_shared
-
-    def _parent(self, request: Request) -> Request | None:
-        """The running request that `request` is a copy of, if its prompt is computed.
-
-        Its id may have been given to a stranger since, and a stranger's blocks are not shared.
-        """
-        parent = self.running.get(request.copy_of)
-        if parent is None or parent.num_computed_tokens < parent.num_prompt_tokens:
-            return None
-        equal = parent.prompt_token_ids == request.prompt_token_ids
-        return parent if equal and parent.cache_salt == request.cache_salt else None
-
-    def _hashes(self, request: Request, count: int) -> list[bytes]:
-        """The hashes of the first `count` blocks of a request, which must be full."""
-        hashes, size = request.block_hashes, self.pool.block_size
-        for i in range(len(hashes), count):
-            parent = hashes[-1] if hashes else root_hash(request.cache_salt)
-            hashes.append(hash_block(parent, request.tokens_between(i * size, (i + 1) * size)))
-        return hashes[:count]
-
-    def _writes_shared(self, request: Request) -> bool:
-        """Whether the next token goes to a block that somebody else holds too."""
-        index, table = request.num_computed_tokens // self.pool.block_size, request.block_table
-        return index < len(table) and self.pool.ref_counts[table[index]] > 1
-
-    def _blocks_needed(self, request: Request, num_tokens: int) -> int:
-        end = request.num_computed_tokens + num_tokens
-        new = self.pool.blocks_for(end) - len(request.block_table)
-        return max(new, 0) + self._writes_shared(request)
-
-    def _take_blocks(self, plan: StepPlan, request: Request, num_tokens: int, needed: int) -> None:
-        """Gives a request the `needed` blocks for its next `num_tokens`, and plans these.
-
-        Nobody writes to a block that another one holds: it is copied first (copy on write).
-        """
-        if needed:
-            blocks = self.pool.allocate(needed)
-            if self._writes_shared(request):
-                index = request.num_computed_tokens // self.pool.block_size
-                original, copy = request.block_table[index], blocks.pop(0)
-                plan.block_copies.append((original, copy))
-                request.block_table[index] = copy
-                self.pool.free([original])
-            request.block_table += blocks
-        plan.add(request, num_tokens)
+    def _start(self, plan: StepPlan, request: Request, shared: list[int], num_cached: int) -> None:
+        """A request that waited runs, and computes as many tokens as the budget has."""
+        self.policy.admit(request, plan.time)
+        if request.num_preemptions == 0:
+            self.policy.charge(request, request.num_prompt_tokens, 0)
+            request.num_cached_tokens = num_cached  # later it finds what it computed itself
+        self.books.start(plan, request, shared, num_cached)
+        request.state = State.RUNNING
+        self.running[request.request_id] = request
+        left = request.num_tokens - request.num_computed_tokens
+        self.books.take(plan, request, min(left, plan.budget))
 
     def _preempt(self, plan: StepPlan, victim: Request) -> None:
-        """Takes all blocks from `victim`, which will be computed again from its known tokens."""
+        """Takes slot and blocks from `victim`; what this step planned for it is taken back."""
         plan.remove(victim)
         plan.preempted.append(victim)
         del self.running[victim.request_id]
-        self._release(victim)
+        if self.books.can_swap_out(plan, victim) and self.preemption.swaps(victim, self.pace):
+            self.books.swap_out(plan, victim)
+        else:
+            self.books.release(victim)
         victim.state = State.PREEMPTED
         victim.num_preemptions += 1
         self.policy.push(victim, first=True)
 
-    def _release(self, request: Request) -> None:
-        self.pool.free(request.block_table)
-        request.block_table = []
-        request.num_computed_tokens = 0
-
-    def _note_computed(self, request: Request, chunk: Chunk) -> None:
-        """The chunk's tokens are in the cache: blocks that it filled can be found from now on."""
-        first, last = chunk.start // self.pool.block_size, chunk.end // self.pool.block_size
-        request.num_computed_tokens = chunk.end
-        if self.pool.prefix_caching and last > first:
-            hashes = self._hashes(request, last)
-            for i in range(first, last):
-                self.pool.register(request.block_table[i], hashes[i])
-        if self.copies and chunk.end >= request.num_prompt_tokens:
-            self._start_copies(request)
-
     def _start_copies(self, parent: Request) -> None:
         for request in reversed(self.copies.pop(parent.request_id, [])):
             self.policy.push(request, first=True)
+
+    def _fails_alone(self, plan: StepPlan, request: Request, num_tokens: int) -> bool:
+        """Fails a request that needs more than the whole pool: preempting others can't help."""
+        error = too_large(request, num_tokens, self.pool)
+        if error:
+            self._end(plan, request, "error", error)
+        return error is not None
+
+    def _end(self, plan: StepPlan, request: Request, reason: str, error: str) -> None:
+        request.finish(reason, error)
+        self._forget(request)
+        plan.failed.append(request)
 
     def _forget(self, request: Request) -> None:
         """Removes a request that has ended from wherever it is, and frees its blocks."""
@@ -253,37 +266,9 @@ class Scheduler:
         self.policy.remove(request.request_id)
         if request in self.copies.get(request.copy_of, ()):
             self.copies[request.copy_of].remove(request)
-        self._release(request)
+        self.books.release(request)
 
-    def _fails_alone(self, plan: StepPlan, request: Request, num_tokens: int) -> bool:
-        """Fails a request that needs more than the whole pool: preempting others can't help."""
-        if num_tokens <= self.pool.num_blocks * self.pool.block_size:
-            return False
-        needed = self.pool.blocks_for(num_tokens)
-        request.finish(
-            "error",
-            f"out of KV blocks after {len(request.output_token_ids)} output tokens: {num_tokens} "
-            f"tokens need {needed} blocks of {self.pool.block_size}, the pool has "
-            f"{self.pool.num_blocks}; start the engine with more, or ask for fewer tokens",
-        )
-        self._forget(request)
-        plan.failed.append(request)
-        return True
 
-    def _refuse_what_never_fits(self, request: Request) -> None:
-        asked = request.num_prompt_tokens + request.max_tokens
-        if self.max_model_len is not None and asked > self.max_model_len:
-            raise ValueError(
-                f"request {request.request_id!r}: {request.num_prompt_tokens} prompt tokens and "
-                f"max_tokens {request.max_tokens} make {asked}, max_model_len is "
-                f"{self.max_model_len}; shorten the prompt or ask for fewer tokens"
-            )
-        # The last output token is never fed back, so it needs no slot.
-        needed = self.pool.blocks_for(request.least_tokens - 1)
-        if needed > self.pool.num_blocks:
-            raise ValueError(
-                f"request {request.request_id!r} can never fit: {request.num_prompt_tokens} prompt "
-                f"tokens and at least {request.least_tokens - request.num_prompt_tokens} more need "
-                f"{needed} KV blocks of {self.pool.block_size} tokens, the pool has "
-                f"{self.pool.num_blocks}; shorten it, or start the engine with more blocks"
-            )
+def last_events(ended: Sequence[Request], now: float) -> list[StepEvent]:
+    """What is told of requests that ended without a token."""
+    return [StepEvent(r.request_id, None, r.finish_reason, now, error=r.error) for r in ended]

@@ -5,6 +5,7 @@ One JSON object a line: `{"id", "prompt" or "prompt_token_ids", "max_tokens", "i
 chat template.
 """
 
+import itertools
 import json
 import math
 import random
@@ -135,9 +136,12 @@ def read_line(line: bytes) -> WorkloadRequest:
     return WorkloadRequest(**values)
 
 
-def to_requests(workload: Sequence[WorkloadRequest], loaded) -> list[Request]:
+def to_requests(
+    workload: Sequence[WorkloadRequest], loaded, scheduling: bool = False
+) -> list[Request]:
     """The workload as an engine takes it: greedy requests, their arrivals counted from 0.
 
+    With `scheduling` their priorities, tenants and deadlines go along; without, all are equal.
     `loaded` is a `LoadedModel`. WorkloadError when a request has a token that the model doesn't
     know, or prompt and `max_tokens` exceed the positions that it has.
     """
@@ -158,9 +162,14 @@ def to_requests(workload: Sequence[WorkloadRequest], loaded) -> list[Request]:
                 f"{asked.max_tokens} make {len(ids) + asked.max_tokens}, {loaded.name} has "
                 f"positions for {limit}; shorten the prompt or ask for fewer tokens"
             )
-        requests.append(
-            Request(asked.id, ids, asked.max_tokens, asked.ignore_eos, arrival=asked.arrival_s)
+        request = Request(
+            asked.id, ids, asked.max_tokens, asked.ignore_eos, arrival=asked.arrival_s
         )
+        if scheduling:
+            request.priority, request.tenant = asked.priority, asked.tenant
+            if asked.deadline_ms is not None:
+                request.deadline = asked.arrival_s + asked.deadline_ms / 1000
+        requests.append(request)
     return requests
 
 
@@ -195,3 +204,34 @@ def synthetic(seed: int = 0, num_requests: int = 16, longest: int = 96) -> list[
         )
         for i, length in enumerate(lengths)
     ]
+
+
+def three_classes(seed: int = 0, seconds: float = 15.0) -> list[WorkloadRequest]:
+    """Chat, agents and a batch job that share an engine, for `seconds` of arrivals.
+
+    Chat: short questions at random times (Poisson), urgent, to be answered within 4 s. Agents:
+    long prompts now and then, short answers, within 8 s. The batch job: all at the start, long
+    answers, no hurry (30 s). Priorities 0, 1 and 2; each class is a tenant.
+    """
+    draw = random.Random(seed)
+    asked = [
+        ("batch", 0.0, FORMS[2] + f": {draw.choice(TOPICS)}." + PASSAGE, draw.randint(64, 96), 2)
+        for _ in range(12)
+    ]
+    now = draw.expovariate(1.5)
+    while now < seconds:
+        asked.append(("chat", now, f"{draw.choice(FORMS)}: {draw.choice(TOPICS)}.", 24, 0))
+        now += draw.expovariate(1.5)
+    for i in range(int(seconds // 3)):
+        text = f"Question {i} about {draw.choice(TOPICS)}." + PASSAGE * draw.randint(12, 16)
+        asked.append(("agent", 1.0 + 3 * i, text, 16, 1))
+    deadlines = {"chat": 4000, "agent": 8000, "batch": 30000}
+    numbers = {name: itertools.count() for name in deadlines}
+    return [
+        WorkloadRequest(
+            f"{name}-{next(numbers[name]):02}", length, text, ignore_eos=True,
+            arrival_s=round(arrival, 3), priority=priority, tenant=name,
+            deadline_ms=deadlines[name],
+        )
+        for name, arrival, text, length, priority in sorted(asked, key=lambda a: a[1])
+    ]  # fmt: skip

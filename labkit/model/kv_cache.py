@@ -1,5 +1,7 @@
 """The memory for keys and values, in blocks."""
 
+import time
+
 import torch
 
 from labkit.kernels.large_pages import in_large_pages
@@ -64,3 +66,21 @@ class KVCache:
         for source, target in pairs:
             for layer in self.layers:
                 layer[target] = layer[source]
+
+    def copy_to(self, other: "KVCache", pairs: list[tuple[int, int]]) -> None:
+        """Copies whole blocks to another cache, (here, there), on whatever device that is."""
+        if pairs:
+            here, there = (torch.tensor(blocks) for blocks in zip(*pairs, strict=True))
+            moved = self.data[:, here.to(self.data.device)].to(other.data.device)
+            other.data[:, there.to(other.data.device)] = moved
+
+    def bandwidth_to(self, other: "KVCache", num_blocks: int = 16) -> float:
+        """Bytes per second of `copy_to`, measured: the better of two."""
+        count, seconds = min(num_blocks, self.num_blocks, other.num_blocks), []
+        for _ in range(2):
+            begin = time.perf_counter()
+            self.copy_to(other, [(i, i) for i in range(count)])
+            if "cuda" in (self.data.device.type, other.data.device.type):
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - begin)
+        return count * self.num_bytes / self.num_blocks / min(seconds)

@@ -6,7 +6,8 @@ an equal beginning has: wrong sharing, a missing copy and an early eviction all 
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from labkit.engine.blocks import BlockPool, hash_block, root_hash
@@ -42,10 +43,13 @@ class FakeEngine:
         *,
         prefix_caching: bool = True,
         next_token: Callable[[Request], int | str] = count_up,
+        num_host_blocks: int = 0,
         **limits,
     ):
         self.pool = BlockPool(num_blocks, block_size, prefix_caching)
-        self.scheduler = Scheduler(self.pool, **limits)
+        host = BlockPool(num_host_blocks, block_size, False) if num_host_blocks else None
+        self.scheduler = Scheduler(self.pool, host=host, **limits)
+        self.host_memory: dict[tuple[int, int], tuple] = {}
         self.next_token = next_token
         self.memory: dict[tuple[int, int], tuple] = {}  # (block, offset) → salt, tokens up to it
         self.events, self.num_steps, self.num_preemptions = [], 0, 0
@@ -66,7 +70,7 @@ class FakeEngine:
         self.num_preemptions += len(plan.preempted)
         schedule = {name: chunk.num_tokens for name, chunk in plan.chunks.items()}
         check_plan(self.scheduler, plan)
-        check_books(self.scheduler)
+        check_books(self.scheduler, plan.swap_in)
         self.compute(plan)
         results = [self.next_token(c.request) for c in plan.chunks.values() if c.samples]
         sampled = [
@@ -90,10 +94,15 @@ class FakeEngine:
 
     def compute(self, plan: StepPlan) -> None:
         """What a runner does: the copies, then all writes, then all reads."""
-        size = self.pool.block_size
-        for source, target in plan.block_copies:
-            for offset in range(size):
-                self.memory[target, offset] = self.memory.get((source, offset), ())
+        memory, host = self.memory, self.host_memory
+        for pairs, there, here in [
+            (plan.swap_out, memory, host),
+            (plan.swap_in, host, memory),
+            (plan.block_copies, memory, memory),
+        ]:
+            for source, target in pairs:
+                for offset in range(self.pool.block_size):
+                    here[target, offset] = there.get((source, offset), ())
         written = set()
         for chunk in plan.chunks.values():
             for position in range(chunk.start, chunk.end):
@@ -143,9 +152,9 @@ def chain(salt: str, tokens: list[int], size: int) -> list[bytes]:
     return hashes
 
 
-def check_books(scheduler: Scheduler) -> None:
-    """Blocks are counted right, and nobody is in two places."""
-    pool, waiting = scheduler.pool, scheduler.policy.waiting
+def check_books(scheduler: Scheduler, returning: Sequence[tuple[int, int]] = ()) -> None:
+    """Blocks are counted right, and nobody is in two places. `returning` is swapped in."""
+    pool, waiting, host = scheduler.pool, scheduler.policy.waiting, scheduler.books.host
     holders = Counter(b for r in scheduler.known.values() for b in r.block_table)
     assert pool.ref_counts == [holders[b] for b in range(pool.num_blocks)]
     assert sorted(pool.free_blocks) == [b for b in range(pool.num_blocks) if not holders[b]]
@@ -158,7 +167,16 @@ def check_books(scheduler: Scheduler) -> None:
         assert len(request.output_token_ids) < request.max_tokens
         assert (request.state is State.RUNNING) == (request.request_id in scheduler.running)
         if request.state is not State.RUNNING:
-            assert request.block_table == [] and request.num_computed_tokens == 0
+            assert request.block_table == []
+            assert len(request.host_blocks) == pool.blocks_for(request.num_computed_tokens)
+        else:
+            assert request.host_blocks == []
+    if host:
+        swapped = Counter(b for r in scheduler.known.values() for b in r.host_blocks)
+        held = {b for b in range(host.num_blocks) if host.ref_counts[b]}
+        assert set(swapped.values()) <= {1} and set(swapped) <= held
+        # Those of requests that come back in this step are free when it is over.
+        assert held - set(swapped) == {block for block, _ in returning}
 
 
 def check_plan(scheduler: Scheduler, plan: StepPlan) -> None:
@@ -166,7 +184,10 @@ def check_plan(scheduler: Scheduler, plan: StepPlan) -> None:
     budget = scheduler.max_num_batched_tokens
     assert plan.num_tokens <= budget and plan.budget == budget - plan.num_tokens
     assert len(plan.chunks) <= scheduler.max_num_seqs
-    assert list(plan.chunks) == [name for name in scheduler.running if name in plan.chunks]
+    assert plan.chunks.keys() <= scheduler.running.keys()
+    if scheduler.max_num_batched_tokens > scheduler.max_num_seqs:  # nobody waits for a prompt
+        left_out = [r for r in scheduler.running.values() if r.request_id not in plan.chunks]
+        assert not any(r.num_tokens - r.num_computed_tokens == 1 for r in left_out)
     for name, chunk in plan.chunks.items():
         request = scheduler.running[name]
         assert chunk.request is request and chunk.start == request.num_computed_tokens
@@ -186,19 +207,26 @@ def check_plan(scheduler: Scheduler, plan: StepPlan) -> None:
     check_room_is_used(scheduler, plan)
 
 
+def may_preempt(scheduler: Scheduler, waiting: Request, running: Request) -> bool:
+    return scheduler.policy.may_preempt(waiting, running)
+
+
 def any_copy(scheduler: Scheduler, block_id: int) -> bool:
     return any(r.copy_of and block_id in r.block_table for r in scheduler.running.values())
 
 
 def check_room_is_used(scheduler: Scheduler, plan: StepPlan) -> None:
-    """The first in line waits only where budget, slots or blocks have run out.
-
-    Or for one step, when blocks were just taken from somebody.
-    """
+    """The first in line waits only where budget, slots or blocks have run out, and nobody runs
+    whose slot it may take."""
     pool, first = scheduler.pool, scheduler.policy.peek()
-    if first is None or plan.preempted or plan.budget == 0:
+    if first is None or plan.budget == 0:
         return
     if len(scheduler.running) == scheduler.max_num_seqs:
+        if pool.blocks_for(first.num_tokens) <= pool.num_free:
+            assert not any(map(partial(may_preempt, scheduler, first), scheduler.running.values()))
+        return
+    if first.host_blocks:
+        assert pool.blocks_for(first.num_tokens) > pool.num_free
         return
     num_full = (first.num_tokens - 1) // pool.block_size
     found = pool.find(chain(first.cache_salt, first.token_ids, pool.block_size)[:num_full])

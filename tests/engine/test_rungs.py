@@ -6,7 +6,7 @@ import pytest
 import torch
 from families import CONFIGS, ONE_OF_EACH, random_model, random_tokens
 
-from labkit.engine import rungs
+from labkit import rungs
 from labkit.engine.request import Request
 from labkit.measure.generation import generate
 from labkit.model.config import DecoderConfig
@@ -88,7 +88,7 @@ def requests_of(lengths=LENGTHS, seed: int = 0, **fields) -> list[Request]:
 
 
 def engine_of(name: str, rung: str, **options):
-    if rung in ("paged", "continuous"):
+    if rung in ("paged", "continuous", "preemptive"):
         options = {"num_blocks": 128} | options
     return rungs.make(rung, model_for(name, rung), **options)
 

@@ -16,7 +16,7 @@ class OldestGivesWay(FCFS):
     """Takes from the first admitted, so that a victim may be in the step already."""
 
     def victim(self, running):
-        return next(iter(running.values()))
+        return next(iter(running))
 
 
 def decoding(engine, *names, prompt=3, max_tokens=9):
@@ -283,7 +283,7 @@ def test_with_a_prefix_cache_a_preempted_request_finds_what_is_left_of_its_block
 
 
 def test_a_preempted_request_comes_before_those_that_never_ran():
-    engine = FakeEngine(num_blocks=4)
+    engine = FakeEngine(num_blocks=4, prefix_caching=False)
     decoding(engine, "a", "b", prompt=7)
     engine.add("late", [5])
     engine.step()
@@ -292,7 +292,7 @@ def test_a_preempted_request_comes_before_those_that_never_ran():
 
 
 def test_blocks_taken_from_a_request_are_not_given_to_a_newcomer_in_the_same_step():
-    engine = FakeEngine(num_blocks=4)
+    engine = FakeEngine(num_blocks=4, prefix_caching=False)
     decoding(engine, "a", "b", prompt=7)
     engine.add("late", [5])
     engine.step()
@@ -747,7 +747,7 @@ def test_a_request_that_waits_is_hashed_once_and_not_in_every_step(monkeypatch):
         hashed.append(tokens)
         return hash_block(parent, tokens)
 
-    monkeypatch.setattr("labkit.engine.scheduler.hash_block", counted)
+    monkeypatch.setattr("labkit.engine.books.hash_block", counted)
     engine = FakeEngine(num_blocks=8)
     decoding(engine, "a", prompt=8, max_tokens=16)
     engine.add("b", [7] * 25)

@@ -19,7 +19,8 @@ from hypothesis.stateful import (
 )
 from scheduling import EOS, FakeEngine
 
-from labkit.engine.policies import FCFS
+from labkit.engine.policies import FCFS, EarliestDeadline, Fair, Priority
+from labkit.engine.preemption import Recompute, Swap
 from labkit.engine.request import Request
 
 # Few different tokens, so that beginnings are often equal.
@@ -35,6 +36,8 @@ requests = st.fixed_dictionaries(
         "max_tokens": lengths,
         "cache_salt": st.sampled_from(["", "", "x"]),
         "ignore_eos": st.booleans(),
+        "priority": st.integers(-2, 2),
+        "tenant": st.sampled_from(["red", "green", "blue"]),
     }
 )
 
@@ -47,7 +50,7 @@ class AnybodyGivesWay(FCFS):
         self.random = Random(seed)
 
     def victim(self, running):
-        return self.random.choice(list(running.values()))
+        return self.random.choice(list(running))
 
 
 @dataclass
@@ -93,10 +96,13 @@ class Stream:
 class Histories(RuleBasedStateMachine):
     """Any order of arrivals, steps and aborts, on a small pool.
 
-    `fair` has the default policy, under which each request must come to its end.
+    Where `ends` is true each request must come to its end under the policy.
     """
 
-    fair = True
+    ends = True
+
+    def policy(self, seed):
+        return FCFS()
 
     @initialize(
         slots=st.integers(8, 64),  # room for one to six requests
@@ -105,10 +111,12 @@ class Histories(RuleBasedStateMachine):
         max_num_batched_tokens=st.sampled_from([1, 5, 16, 16, 32]),
         max_num_seqs=st.sampled_from([1, 3, 8]),
         max_model_len=st.sampled_from([None, None, 20]),
+        num_host_blocks=st.sampled_from([0, 2, 99]),
+        preemption=st.sampled_from([Recompute(), Swap()]),
         seed=st.integers(0, 99),
     )
     def start(self, slots, block_size, seed, **limits):
-        policy = FCFS() if self.fair else AnybodyGivesWay(seed)
+        policy = self.policy(seed)
         self.engine = FakeEngine(
             slots // block_size,
             block_size,
@@ -209,12 +217,12 @@ class Histories(RuleBasedStateMachine):
     def teardown(self):
         if not hasattr(self, "engine"):
             return
-        # The first of those that run is never preempted, and advances in each step.
+        # One that is never preempted by those that are left advances in each step.
         most = sum(r.num_prompt_tokens + r.max_tokens + 1 for r in self.known.values())
         while self.known and most > 0:
             self.step()
             most -= 1
-        if not self.fair:  # nobody need be first for long
+        if not self.ends:  # nobody need be first for long
             for request_id in list(self.known):
                 self.abort_one(request_id)
         assert not self.known and not self.engine.scheduler.has_unfinished()
@@ -224,16 +232,38 @@ class Histories(RuleBasedStateMachine):
             stream.check_end(self.engine.pool)
 
 
-class UnfairHistories(Histories):
-    fair = False
+class WhoeverGivesWay(Histories):
+    ends = False
+
+    def policy(self, seed):
+        return AnybodyGivesWay(seed)
+
+
+class ByPriority(Histories):
+    def policy(self, seed):
+        return Priority()
+
+
+class ByPriorityWithAge(Histories):
+    def policy(self, seed):
+        return Priority(aging=1 + seed % 7)
+
+
+class ByShare(Histories):
+    def policy(self, seed):
+        return Fair(weights={"red": 3})
+
+
+class ByDeadline(Histories):
+    def policy(self, seed):
+        return EarliestDeadline()
 
 
 MODERATE = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
-def test_any_history_keeps_the_books_and_ends():
-    run_state_machine_as_test(Histories, settings=MODERATE)
-
-
-def test_any_history_keeps_the_books_whoever_gives_way():
-    run_state_machine_as_test(UnfairHistories, settings=MODERATE)
+@pytest.mark.parametrize(
+    "machine", [Histories, WhoeverGivesWay, ByPriority, ByPriorityWithAge, ByShare, ByDeadline]
+)
+def test_any_history_keeps_the_books_and_ends(machine):
+    run_state_machine_as_test(machine, settings=MODERATE)

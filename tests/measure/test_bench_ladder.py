@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from labkit.engine.rungs import RUNGS
 from labkit.measure.bench import cli, ladder
 from labkit.measure.work import token_forwards
+from labkit.rungs import RUNGS
 
 LINES = [
     {"id": "a", "prompt_token_ids": [*range(1, 20)], "max_tokens": 5, "ignore_eos": True},

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from labkit.engine.rungs import RUNGS
 from labkit.measure import workload
 from labkit.model.loading import DTYPES
+from labkit.rungs import RUNGS
 
 CPU_DTYPES = (*(name for name in DTYPES if name != "float16"), "int8")
 MOST = 10_000_000  # of anything that can be asked for

@@ -5,10 +5,16 @@ from argparse import Namespace
 
 from labkit.console import SetupError
 from labkit.environment import again
-from labkit.measure.bench import arguments, decode, ladder, offline, scheduler
+from labkit.measure.bench import arguments, decode, ladder, offline, policies, scheduler
 from labkit.measure.bench.report import Report
 
-BENCHES = {"ladder": ladder, "offline": offline, "decode": decode, "scheduler": scheduler}
+BENCHES = {
+    "ladder": ladder,
+    "offline": offline,
+    "decode": decode,
+    "scheduler": scheduler,
+    "policies": policies,
+}
 DESCRIPTION = """\
 Measures on this machine, and prints the machine, the formula and the seed with every table.
 --json FILE writes what was printed, with more digits; nothing is written when a run fails.

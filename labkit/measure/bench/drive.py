@@ -24,6 +24,7 @@ class Run:
     token_times: dict[str, list[float]]
     token_ids: dict[str, list[int]]
     step_seconds: list[float] = field(default_factory=list)
+    late: dict[str, str] = field(default_factory=dict)  # why a request has missed its deadline
 
     @property
     def num_tokens(self) -> int:
@@ -32,7 +33,8 @@ class Run:
     @property
     def seconds(self) -> float:
         """From the first arrival to the last token."""
-        return max(t[-1] for t in self.token_times.values()) - min(self.arrivals.values())
+        last = max(t[-1] for t in self.token_times.values() if t)
+        return last - min(self.arrivals.values())
 
     @property
     def tokens_per_s(self) -> float:
@@ -40,7 +42,9 @@ class Run:
 
     @property
     def latencies(self) -> dict[str, Latency]:
-        return {name: latency(self.arrivals[name], t) for name, t in self.token_times.items()}
+        """Of all requests that have a token."""
+        times = self.token_times.items()
+        return {name: latency(self.arrivals[name], t) for name, t in times if t}
 
 
 def drive(
@@ -54,7 +58,8 @@ def drive(
 
     `request.arrival` counts from the start of the run, on the engine's `clock`. A request that
     arrives during a step is added after it; its own clock runs from when it was due.
-    `requests` stay as they are, for the next run. BenchError when one of them fails.
+    `requests` stay as they are, for the next run. One that can't meet its deadline is told in
+    `Run.late`; BenchError when one fails.
     """
     line = deque(sorted(map(fresh, requests), key=lambda r: r.arrival))
     names, total = [r.request_id for r in requests], sum(r.max_tokens for r in requests)
@@ -68,7 +73,14 @@ def drive(
         while line and start + line[0].arrival <= clock():
             request = line.popleft()
             request.arrival += start
-            engine.add(request)
+            if request.deadline is not None:
+                request.deadline += start
+            try:
+                engine.add(request)
+            except ValueError as error:
+                if request.deadline is None:
+                    raise
+                run.late[request.request_id] = str(error)
         if not engine.has_unfinished():
             sleep(max(start + line[0].arrival - clock(), 0))
             continue
@@ -76,6 +88,9 @@ def drive(
         events = engine.step()
         run.step_seconds.append(clock() - begin)
         for event in events:
+            if event.finish_reason == "deadline":
+                run.late[event.request_id] = event.error
+                continue
             if event.token_id is None:
                 raise BenchError(f"request {event.request_id!r} failed: {event.error}")
             run.token_times[event.request_id].append(event.time - start)
@@ -93,6 +108,9 @@ def fresh(request: Request) -> Request:
         request.max_tokens,
         request.ignore_eos,
         request.arrival,
+        priority=request.priority,
+        tenant=request.tenant,
+        deadline=request.deadline,
     )
 
 

@@ -6,8 +6,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from labkit import rungs
 from labkit.console import Stages
-from labkit.engine import rungs
 from labkit.engine.request import Request
 from labkit.measure import workload
 from labkit.measure.bench import arguments
@@ -78,7 +78,7 @@ def run(options: Namespace, report: Report) -> None:
     about = f"{source}: {len(asked)} requests, up to {sum(r.max_tokens for r in asked)} tokens out"
     report.header(FORMULAS, options.seed, model=options.model, dtype="float32", workload=about)
     if any(r.priority or r.tenant or r.deadline_ms for r in asked):
-        report.note("priority, tenant and deadline_ms are not used: every rung serves in order.")
+        report.note("priority, tenant and deadline_ms are not used: all are equal here.")
     rows = climb(options.rungs, options.model, asked)
     report.table("rows", COLUMNS, rows)
     report.note(f"Tokens are compared with those of rung {rows[0]['rung']!r}.")

@@ -114,7 +114,7 @@ def load_engine(options: Namespace) -> tuple:
     import psutil
 
     began = time.perf_counter()
-    from labkit.engine import rungs
+    from labkit import rungs
     from labkit.model import loading
 
     with loading.garbage_left():

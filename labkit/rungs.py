@@ -4,12 +4,15 @@ import re
 from collections.abc import Callable
 
 from labkit import machine
+from labkit.engine.policies import FCFS, POLICIES, make_policy
 from labkit.model import loading
 from labkit.model.checkpoint import ModelError
 
 BLOCK_SIZE = 16
 DEFAULT_KV_MEMORY = 2**30  # bytes
-RUNGS = ("naive", "static", "cached", "paged", "continuous")
+RUNGS = ("naive", "static", "cached", "paged", "continuous", "preemptive")
+PREEMPTIONS = ("recompute", "swap", "auto")
+DEFAULT_SWAP_MEMORY = 2**28  # bytes
 ON_TRANSFORMERS = ("naive", "static")
 
 
@@ -98,6 +101,10 @@ def make(
     max_num_seqs: int | None = None,
     max_num_batched_tokens: int | None = None,
     prefix_caching: bool | None = None,
+    itl_target_ms: float | None = None,
+    policy: str | FCFS | None = None,
+    preemption: str | None = None,
+    swap_memory: int | str | None = None,
     cuda_graphs: bool = False,
     seed: int = 0,
     clock: Callable[[], float] | None = None,
@@ -105,14 +112,18 @@ def make(
     """An engine of one rung: `add(request)`, `step() -> events`, `abort(id)`, `has_unfinished()`.
 
     The cache is `num_blocks` blocks, or what fits in `kv_memory` (1 GiB if neither is given).
-    `max_num_seqs` is the batch size of the rungs with fixed batches. ValueError for an option
-    that this rung doesn't have: nothing is accepted and ignored.
+    `max_num_seqs` is the batch size of the rungs with fixed batches. `itl_target_ms` bounds the
+    tokens of a step by how long steps take. The last rung has a `policy` ("priority" if not told,
+    "fcfs", "fair", "deadline", or one of your own), and a `preemption`: "recompute", "swap", or
+    "auto", with `swap_memory` on the host (256 MiB). ValueError for an option that this rung
+    doesn't have: nothing is accepted and ignored.
     """
     given = {
         "num_blocks": num_blocks, "block_size": block_size, "max_model_len": max_model_len,
         "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens,
         "kv_memory": kv_memory, "prefix_caching": prefix_caching,
-        "cuda_graphs": cuda_graphs or None,
+        "cuda_graphs": cuda_graphs or None, "itl_target_ms": itl_target_ms, "policy": policy,
+        "preemption": preemption, "swap_memory": swap_memory,
     }  # fmt: skip
     refuse_unknown(rung, {name for name, value in given.items() if value is not None})
     for name in COUNTS:
@@ -156,6 +167,11 @@ def make(
         )
     from labkit.engine.continuous import ContinuousEngine
 
+    preemptive = {}
+    if rung == "preemptive":
+        preemptive = preemption_of(decoder, policy, preemption, swap_memory, block_size)
+    if itl_target_ms is not None and not (is_number(itl_target_ms) and itl_target_ms > 0):
+        raise ValueError(f"itl_target_ms is {itl_target_ms!r}; milliseconds above 0 are needed")
     if cuda_graphs:
         from labkit.model.cuda_graphs import GraphDecoder
 
@@ -169,9 +185,33 @@ def make(
         max_num_seqs=max_num_seqs or 64,
         max_num_batched_tokens=max_num_batched_tokens or 512,
         max_model_len=longest,
+        itl_target=itl_target_ms and itl_target_ms / 1000,
         seed=seed,
+        **preemptive,
         **timing,
     )
+
+
+def preemption_of(decoder, policy, preemption, swap_memory, block_size: int) -> dict:
+    """The options of the last rung as `ContinuousEngine` takes them. ValueError as `make`."""
+    policy = "priority" if policy is None else policy
+    policy = make_policy(policy) if isinstance(policy, str) else policy
+    if not isinstance(policy, FCFS):
+        raise ValueError(f"policy is {policy!r}; {', '.join(POLICIES)}, or a subclass of FCFS")
+    preemption = "auto" if preemption is None else preemption
+    if preemption not in PREEMPTIONS:
+        raise ValueError(f"preemption {preemption!r} is not known; one of {', '.join(PREEMPTIONS)}")
+    if preemption == "recompute":
+        if swap_memory is not None:
+            raise ValueError(f"swap_memory {swap_memory!r} is of no use with preemption recompute")
+        return {"policy": policy, "preemption": preemption}
+    memory = DEFAULT_SWAP_MEMORY if swap_memory is None else swap_memory
+    blocks = blocks_in(memory, decoder, block_size)
+    return {"policy": policy, "preemption": preemption, "num_host_blocks": blocks}
+
+
+def is_number(value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 OPTIONS = {
@@ -179,7 +219,11 @@ OPTIONS = {
     "static": {"max_num_seqs"},
     "cached": {"max_num_seqs", "max_model_len"},
     "paged": {"max_num_seqs", "max_model_len", "num_blocks", "block_size", "kv_memory"},
-}
+    "continuous": {
+        "max_num_seqs", "max_model_len", "num_blocks", "block_size", "kv_memory",
+        "max_num_batched_tokens", "prefix_caching", "cuda_graphs", "itl_target_ms",
+    },
+}  # fmt: skip
 COUNTS = ("num_blocks", "block_size", "max_model_len", "max_num_seqs", "max_num_batched_tokens")
 
 

@@ -1,0 +1,162 @@
+"""`bench policies`: three classes of requests on one engine, under each policy."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
+
+from labkit import rungs
+from labkit.console import Stages
+from labkit.engine.request import Request
+from labkit.measure import workload
+from labkit.measure.bench import arguments
+from labkit.measure.bench.drive import Run, Tell, drive, percentile, warm_up
+from labkit.measure.bench.ladder import differences
+from labkit.measure.bench.report import Column, Report, percent
+
+SUMMARY = "chat, agents and a batch job on one engine, under each policy"
+HELP = """\
+Three classes share one engine with few slots: chat (short and urgent), agents (long prompts) and
+a batch job (long answers, no hurry). Each policy serves the same arrivals; those that preempt do
+it once by computing again and once by swapping to the host's memory.
+
+  TTFT      first token - arrival; waiting in line is part of it
+  E2E       last token - arrival
+  on time   requests that ended within their deadline_ms of the workload, over all of the class.
+            Only the policy "deadline" ends a request for it; the others just come too late
+  goodput   requests on time / (last token - first arrival), over all classes
+  differs   requests whose tokens are not those of the first policy
+
+A --workload of your own needs tenants, which are the classes, and deadline_ms. The priority rows
+preempt; "pre" counts preemptions and "swaps" those that went to the host. About two minutes.
+
+  python3 -m labkit bench policies
+  python3 -m labkit bench policies --slots 4 --dtype int8 --json policies.json"""
+
+FORMULAS = [
+    "TTFT = first token - arrival; E2E = last token - arrival; percentiles by nearest rank",
+    "on time = requests ended within deadline_ms / all; goodput = those / (last - first arrival)",
+]
+RUNS = [
+    ("fcfs", "recompute"), ("priority", "recompute"), ("priority", "swap"), ("fair", "recompute"),
+    ("deadline", "recompute"),
+]  # fmt: skip
+COLUMNS = [
+    Column("policy", "policy"),
+    Column("preemption", "preemption"),
+    Column("class", "class"),
+    Column("requests", "requests"),
+    Column("ttft_p50_s", "TTFT p50 s", "{:.2f}"),
+    Column("ttft_p99_s", "p99 s", "{:.2f}"),
+    Column("e2e_p50_s", "E2E p50 s", "{:.2f}"),
+    Column("e2e_p99_s", "p99 s", "{:.2f}"),
+    Column("on_time", "on time", percent),
+    Column("preemptions", "pre"),
+    Column("swaps", "swaps"),
+]
+TOTALS = [
+    Column("policy", "policy"),
+    Column("preemption", "preemption"),
+    Column("tokens_per_s", "tokens/s", "{:.1f}"),
+    Column("goodput", "goodput requests/s", "{:.2f}"),
+    Column("preemptions", "preemptions"),
+    Column("differs", "differs", lambda found: ", ".join(found) or "none"),
+]
+
+
+def add_options(parser) -> None:
+    arguments.add_workload(parser)
+    arguments.add_model(parser)
+    arguments.add_dtype(parser)
+    parser.add_argument(
+        "--slots", type=arguments.whole(1, 4096), default=8, metavar="N",
+        help="max_num_seqs, requests that run at once (default: 8)",
+    )  # fmt: skip
+    parser.add_argument("--plot", type=arguments.picture, metavar="FILE.png", help="draw it")
+
+
+def run(options: Namespace, report: Report) -> None:
+    """Measures every policy on the workload, prints both tables, draws the picture."""
+    if options.workload:
+        asked, source = workload.read(options.workload), options.workload.name
+    else:
+        asked, source = workload.three_classes(options.seed), f"built in, from seed {options.seed}"
+    about = f"{source}: {len(asked)} requests, up to {sum(r.max_tokens for r in asked)} tokens out"
+    facts = {"model": options.model, "dtype": options.dtype, "slots": options.slots}
+    report.header(FORMULAS, options.seed, **facts, workload=about)
+    stages, rows, totals, tokens = Stages(len(RUNS) + 1, sys.stderr), [], [], {}
+    with stages.stage("model"):
+        loaded = rungs.load_for("preemptive", options.model, options.dtype, "cpu")
+    for policy, preemption in RUNS:
+        with stages.stage(f"{policy}, {preemption}") as tell:
+            watched, run = measure(policy, preemption, loaded, asked, options.slots, tell)
+        tokens = tokens or run.token_ids
+        name = {"policy": policy, "preemption": preemption if policy == "priority" else "-"}
+        rows += [name | row for row in by_class(asked, run, watched)]
+        totals.append(name | total(asked, run, watched, tokens))
+    report.table("rows", COLUMNS, rows)
+    report.table("totals", TOTALS, totals)
+
+
+def measure(
+    policy: str, preemption: str, loaded, asked: Sequence[workload.WorkloadRequest],
+    slots: int, tell: Tell,
+) -> tuple[dict[str, Request], Run]:  # fmt: skip
+    """One policy: the requests as they ended, and what was measured."""
+    engine = rungs.make(
+        "preemptive", loaded, policy=policy, preemption=preemption, max_num_seqs=slots,
+        prefix_caching=False,
+    )  # fmt: skip
+    if policy != "deadline":
+        asked = [replace(one, deadline_ms=None) for one in asked]
+    requests = workload.to_requests(asked, loaded, scheduling=True)
+    warm_up(engine, requests[0])
+    watched, add = {}, engine.add
+
+    def noting(request: Request) -> None:
+        watched[request.request_id] = request
+        add(request)
+
+    engine.add = noting
+    return watched, drive(engine, requests, tell)
+
+
+def is_on_time(one: workload.WorkloadRequest, run: Run) -> bool:
+    """Whether a request has ended, within its deadline where it has one."""
+    if one.id in run.late or not run.token_times[one.id]:
+        return False
+    return one.deadline_ms is None or run.latencies[one.id].e2e <= one.deadline_ms / 1000
+
+
+def by_class(asked, run: Run, watched: dict[str, Request]) -> list[dict]:
+    """A row for each tenant, in order of priority."""
+    order = {one.tenant: one.priority for one in asked}
+    rows = []
+    for tenant in sorted(order, key=lambda name: (order[name], name)):
+        own = [one for one in asked if one.tenant == tenant]
+        latencies = [run.latencies[one.id] for one in own if one.id in run.latencies]
+        ended = [run.latencies[one.id] for one in own if one.id not in run.late]
+        rows.append({
+            "class": tenant or "-",
+            "requests": len(own),
+            "ttft_p50_s": percentile([one.ttft for one in latencies], 50),
+            "ttft_p99_s": percentile([one.ttft for one in latencies], 99),
+            "e2e_p50_s": percentile([one.e2e for one in ended], 50),
+            "e2e_p99_s": percentile([one.e2e for one in ended], 99),
+            "on_time": sum(is_on_time(one, run) for one in own) / len(own),
+            "preemptions": sum(watched[one.id].num_preemptions for one in own),
+            "swaps": sum(watched[one.id].num_swaps for one in own),
+        })  # fmt: skip
+    return rows
+
+
+def total(asked, run: Run, watched: dict[str, Request], tokens: dict[str, list[int]]) -> dict:
+    """One row for the whole run. Requests cut off by a deadline are not compared."""
+    whole = {name: ids for name, ids in tokens.items() if name not in run.late}
+    return {
+        "tokens_per_s": run.tokens_per_s,
+        "goodput": sum(is_on_time(one, run) for one in asked) / run.seconds,
+        "preemptions": sum(request.num_preemptions for request in watched.values()),
+        "differs": differences(whole, run.token_ids),
+        "late": run.late,
+    }
