@@ -62,12 +62,11 @@ class Books:
         index, table = request.num_computed_tokens // self.pool.block_size, request.block_table
         return index < len(table) and self.pool.ref_counts[table[index]] > 1
 
-    def take(self, plan: StepPlan, request: Request, num_tokens: int) -> None:
-        """Gives a request the blocks for its next `num_tokens`, and plans these.
+    def take(self, plan: StepPlan, request: Request, num_tokens: int, needed: int) -> None:
+        """Gives a request the `needed` blocks for its next `num_tokens`, and plans these.
 
         Nobody writes to a block that another one holds: it is copied first (copy on write).
         """
-        needed = self.needed(request, num_tokens)
         if needed:
             blocks = self.pool.allocate(needed)
             if self.writes_shared(request):

@@ -27,7 +27,7 @@ class Chunk:
 class StepPlan:
     """One step: made by `Scheduler.plan`, carried out by the engine, closed by `commit`.
 
-    Invariant: the chunks' tokens and `budget` add up to the budget that it began with.
+    Invariant: the chunks' tokens and `budget` add up to `limit`, the budget that it began with.
     """
 
     budget: int  # tokens that may still be scheduled in this step
@@ -40,6 +40,9 @@ class StepPlan:
     preempted: list[Request] = field(default_factory=list)
     failed: list[Request] = field(default_factory=list)  # ended in `plan`, by error or deadline
 
+    def __post_init__(self):
+        self.limit = self.budget
+
     def add(self, request: Request, num_tokens: int) -> None:
         self.chunks[request.request_id] = Chunk(request, request.num_computed_tokens, num_tokens)
         self.budget -= num_tokens
@@ -51,4 +54,4 @@ class StepPlan:
 
     @property
     def num_tokens(self) -> int:
-        return sum(chunk.num_tokens for chunk in self.chunks.values())
+        return self.limit - self.budget

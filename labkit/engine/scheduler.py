@@ -94,15 +94,15 @@ class Scheduler:
         """
         plan = StepPlan(self._budget(), now)
         self._end_overdue(plan)
-        running = self.policy.in_order(self.running.values())
-        generating = {r.request_id for r in running if r.num_computed_tokens == r.num_tokens - 1}
-        for request in running:
-            if request.request_id in generating:
-                self._continue(plan, request)
-        for request in running:
-            if request.request_id not in generating:
-                self._admit(plan, before=request)
-                self._continue(plan, request)
+        generating, under_way = [], []
+        for request in self.policy.in_order(self.running.values()):
+            left = request.num_tokens - request.num_computed_tokens
+            (generating if left == 1 else under_way).append(request)
+        for request in generating:
+            self._continue(plan, request)
+        for request in under_way:
+            self._admit(plan, before=request)
+            self._continue(plan, request)
         self._admit(plan)
         return plan
 
@@ -176,12 +176,14 @@ class Scheduler:
         num_tokens = min(request.num_tokens - request.num_computed_tokens, plan.budget)
         if self._fails_alone(plan, request, request.num_computed_tokens + num_tokens):
             return
-        while self.books.needed(request, num_tokens) > self.pool.num_free:
+        needed = self.books.needed(request, num_tokens)
+        while needed > self.pool.num_free:
             victim = self.policy.victim(self.running.values())
             self._preempt(plan, victim)
             if victim is request:
                 return
-        self.books.take(plan, request, num_tokens)
+            needed = self.books.needed(request, num_tokens)  # one may be shared no longer
+        self.books.take(plan, request, num_tokens, needed)
 
     def _admit(self, plan: StepPlan, before: Request | None = None) -> None:
         """Admits waiting requests while budget, slots and blocks for all their tokens are left;
@@ -226,8 +228,8 @@ class Scheduler:
         self.books.start(plan, request, shared, num_cached)
         request.state = State.RUNNING
         self.running[request.request_id] = request
-        left = request.num_tokens - request.num_computed_tokens
-        self.books.take(plan, request, min(left, plan.budget))
+        num_tokens = min(request.num_tokens - request.num_computed_tokens, plan.budget)
+        self.books.take(plan, request, num_tokens, self.books.needed(request, num_tokens))
 
     def _preempt(self, plan: StepPlan, victim: Request) -> None:
         """Takes slot and blocks from `victim`; what this step planned for it is taken back."""
