@@ -209,14 +209,14 @@ def synthetic(seed: int = 0, num_requests: int = 16, longest: int = 96) -> list[
 def three_classes(seed: int = 0, seconds: float = 15.0) -> list[WorkloadRequest]:
     """Chat, agents and a batch job that share an engine, for `seconds` of arrivals.
 
-    Chat: short questions at random times (Poisson), urgent, to be answered within 4 s. Agents:
-    long prompts now and then, short answers, within 8 s. The batch job: all at the start, long
-    answers, no hurry (30 s). Priorities 0, 1 and 2; each class is a tenant.
+    Chat: short questions at random times (Poisson), urgent, to be answered within 2 s. Agents:
+    long prompts now and then, short answers, within 5 s. The batch job: all at the start, long
+    answers, no hurry (60 s). Priorities 0, 1 and 2; each class is a tenant.
     """
     draw = random.Random(seed)
     asked = [
         ("batch", 0.0, FORMS[2] + f": {draw.choice(TOPICS)}." + PASSAGE, draw.randint(64, 96), 2)
-        for _ in range(12)
+        for _ in range(24)
     ]
     now = draw.expovariate(1.5)
     while now < seconds:
@@ -225,7 +225,7 @@ def three_classes(seed: int = 0, seconds: float = 15.0) -> list[WorkloadRequest]
     for i in range(int(seconds // 3)):
         text = f"Question {i} about {draw.choice(TOPICS)}." + PASSAGE * draw.randint(12, 16)
         asked.append(("agent", 1.0 + 3 * i, text, 16, 1))
-    deadlines = {"chat": 4000, "agent": 8000, "batch": 30000}
+    deadlines = {"chat": 2000, "agent": 5000, "batch": 60000}
     numbers = {name: itertools.count() for name in deadlines}
     return [
         WorkloadRequest(

@@ -64,7 +64,7 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
         raise ModelError(f"dtype 'int8' runs on the CPU only, not on {device!r}; try bfloat16")
     path = None if name == TINY else resolve(name)
     with garbage_left(), ThreadPoolExecutor(1) as beside:
-        if path:  # Python's work, while MKL packs the weights
+        if path:  # Python's work, while the weights are packed
             its_tokenizer = beside.submit(read_tokenizer, path)
         import torch
 
