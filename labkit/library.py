@@ -66,7 +66,7 @@ class Engine:
         params: SamplingParams | None = None,
         *,
         request_id: str | None = None,
-        arrival: float = 0.0,
+        arrival: float | None = None,
         cache_salt: str = "",
         priority: int = 0,
         tenant: str = "",
@@ -74,9 +74,10 @@ class Engine:
     ) -> list[Request]:
         """Puts a prompt in line: text, or token ids. Returns its requests, one for each answer.
 
-        `priority` (lower runs first) counts under the policy "priority", `tenant` under "fair";
-        a request that has not ended by its `deadline` (seconds, on the clock of `arrival`) ends
-        with that reason on the rungs "continuous" and "preemptive".
+        `arrival` and `deadline` are seconds on `engine.core.clock`; it arrives now if not told.
+        On the rungs "continuous" and "preemptive" a request that hasn't ended by its deadline
+        ends with that reason. On the last, `priority` (lower runs first) counts under the policy
+        "priority", and `tenant` under "fair".
 
         With `n` answers the ids are `id`, `id/1`, `id/2`, …: the others share the blocks of the
         first one's prompt. ValueError, and nothing is in line, when the prompt can't be served.
@@ -92,7 +93,7 @@ class Engine:
             Request(
                 first if index == 0 else f"{first}/{index}",
                 token_ids,
-                arrival=arrival,
+                arrival=self.core.clock() if arrival is None else arrival,
                 sampling=params,
                 seed=child_seed(seed, index),
                 cache_salt=cache_salt,
