@@ -16,6 +16,7 @@ usage: python3 -m labkit COMMAND [options]        (Windows: py -m labkit COMMAND
   test       the same set-up, and then every test
   doctor     look at this machine and this checkout, and say what to mend
   bench      measure: the rungs of the ladder, throughput, a decode step, the scheduler
+  simulate   the scheduler on a virtual clock: traces, policies, many replicas
   notebooks  build and check the notebooks (for whoever writes them)
 
 "python3 -m labkit COMMAND --help" tells more of each.

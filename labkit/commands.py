@@ -94,10 +94,21 @@ def run_bench(arguments: list[str]) -> int:
     return inside("labkit.measure.bench", arguments)
 
 
+def run_simulate(arguments: list[str]) -> int:
+    """Simulates; options are looked at before anything is set up."""
+    os.environ["LABKIT_STARTED_IN"] = os.getcwd()  # what runs inside starts in the checkout
+    from labkit.measure.simulate import cli
+
+    cli.parse(arguments or ["--help"])
+    bootstrap.ensure_environment(command=shlex.join(["simulate", *arguments]))
+    return inside("labkit.measure.simulate", arguments)
+
+
 COMMANDS = {
     "lab": run_lab,
     "test": run_test,
     "doctor": run_doctor,
     "bench": run_bench,
+    "simulate": run_simulate,
     "notebooks": run_notebooks,
 }

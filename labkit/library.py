@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
-from math import isfinite
 from random import SystemRandom
 from reprlib import repr as short
 
@@ -77,14 +76,14 @@ class Engine:
         `arrival` and `deadline` are seconds on `engine.core.clock`; it arrives now if not told.
         On the rungs "continuous" and "preemptive" a request that hasn't ended by its deadline
         ends with that reason. On the last, `priority` (lower runs first) counts under the policy
-        "priority", and `tenant` under "fair".
+        "priority", and `tenant`, which every request keeps, under "fair".
 
         With `n` answers the ids are `id`, `id/1`, `id/2`, …: the others share the blocks of the
         first one's prompt. ValueError, and nothing is in line, when the prompt can't be served.
         """
         params = params or SamplingParams()
         self.refuse_what_the_rung_ignores(params)
-        self.refuse_what_the_policy_ignores(priority, tenant, deadline)
+        self.refuse_what_the_policy_ignores(priority, deadline)
         token_ids = self.encode(prompt) if isinstance(prompt, str) else prompt
         token_ids = checked_token_ids(token_ids, self.vocab_size)
         first = f"request-{next(self.numbers)}" if request_id is None else request_id
@@ -223,19 +222,19 @@ class Engine:
                 f"set temperature=0 and leave the rest out, or take another rung (got {params})"
             )
 
-    def refuse_what_the_policy_ignores(self, priority, tenant, deadline) -> None:
+    def refuse_what_the_policy_ignores(self, priority, deadline) -> None:
         """A request that asks for what this engine doesn't do is told so."""
-        if type(priority) is not int:
-            raise ValueError(f"priority is {priority!r}; a whole number, the lower runs first")
-        if not isinstance(tenant, str):
-            raise ValueError(f"tenant is {tenant!r}; a text is needed")
-        if deadline is not None and not (rungs.is_number(deadline) and isfinite(deadline)):
-            raise ValueError(f"deadline is {deadline!r}; seconds on the engine's clock, or None")
         if self.rung == "preemptive":
+            policy = self.core.scheduler.policy
+            if priority != 0 and "priority" not in policy.reads:
+                raise ValueError(
+                    f"priority is {priority!r}, and policy {type(policy).__name__} doesn't look at "
+                    "it; leave it out, or take policy 'priority'"
+                )
             return
         if priority != 0:
             raise ValueError(
-                f"priority is {priority}, and rung {self.rung!r} serves in order of arrival; "
+                f"priority is {priority!r}, and rung {self.rung!r} serves in order of arrival; "
                 "leave it out, or take rung 'preemptive'"
             )
         if deadline is not None and self.rung != "continuous":

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from labkit import machine
 from labkit.engine.policies import FCFS, POLICIES, make_policy
+from labkit.engine.policies.preemption import PREEMPTIONS
 from labkit.model import loading
 from labkit.model.checkpoint import ModelError
 
 BLOCK_SIZE = 16
 DEFAULT_KV_MEMORY = 2**30  # bytes
 RUNGS = ("naive", "static", "cached", "paged", "continuous", "preemptive")
-PREEMPTIONS = ("recompute", "swap", "auto")
 DEFAULT_SWAP_MEMORY = 2**28  # bytes
 ON_TRANSFORMERS = ("naive", "static")
 
@@ -38,7 +38,7 @@ def parse_bytes(amount: int | str) -> int:
     return int(float(found[1]) * 1024 ** (" KMGT".index(found[2] or " ")))
 
 
-def blocks_in(kv_memory: int | str, decoder, block_size: int) -> int:
+def blocks_in(kv_memory: int | str, decoder, block_size: int, name: str = "kv_memory") -> int:
     """How many blocks fit in `kv_memory`. ValueError when not even one does."""
     from labkit.model.kv_cache import bytes_per_block
 
@@ -46,18 +46,19 @@ def blocks_in(kv_memory: int | str, decoder, block_size: int) -> int:
     count = parse_bytes(kv_memory) // one
     if count < 1:
         raise ValueError(
-            f"kv_memory {kv_memory!r} is less than one block of {block_size} tokens, "
+            f"{name} {kv_memory!r} is less than one block of {block_size} tokens, "
             f"{one:,} bytes; give more, or a smaller block_size"
         )
     return count
 
 
-def refuse_beyond_memory(num_blocks: int, block_size: int, decoder) -> None:
+def refuse_beyond_memory(num_blocks: int, block_size: int, decoder, on: str = "") -> None:
     """ValueError when the device could not hold such a cache even if it had nothing else."""
     from labkit.model.kv_cache import bytes_per_block
 
     needed = num_blocks * bytes_per_block(decoder.config, block_size, decoder.dtype, decoder.device)
-    if decoder.device.type == "cpu":
+    device = on or str(decoder.device)
+    if device == "cpu":
         there, _ = machine.memory()
     else:
         import torch
@@ -66,7 +67,7 @@ def refuse_beyond_memory(num_blocks: int, block_size: int, decoder) -> None:
     if there is not None and needed > there:
         raise ValueError(
             f"{num_blocks} blocks of {block_size} tokens are {needed:,} bytes, and "
-            f"{str(decoder.device)!r} has {there:,}; give the cache fewer blocks"
+            f"{device!r} has {there:,}; give the cache fewer blocks"
         )
 
 
@@ -170,7 +171,7 @@ def make(
     preemptive = {}
     if rung == "preemptive":
         preemptive = preemption_of(decoder, policy, preemption, swap_memory, block_size)
-    if itl_target_ms is not None and not (is_number(itl_target_ms) and itl_target_ms > 0):
+    if itl_target_ms is not None and not (is_number(itl_target_ms) and 0 < itl_target_ms < 1e9):
         raise ValueError(f"itl_target_ms is {itl_target_ms!r}; milliseconds above 0 are needed")
     if cuda_graphs:
         from labkit.model.cuda_graphs import GraphDecoder
@@ -206,7 +207,8 @@ def preemption_of(decoder, policy, preemption, swap_memory, block_size: int) -> 
             raise ValueError(f"swap_memory {swap_memory!r} is of no use with preemption recompute")
         return {"policy": policy, "preemption": preemption}
     memory = DEFAULT_SWAP_MEMORY if swap_memory is None else swap_memory
-    blocks = blocks_in(memory, decoder, block_size)
+    blocks = blocks_in(memory, decoder, block_size, "swap_memory")
+    refuse_beyond_memory(blocks, block_size, decoder, on="cpu")
     return {"policy": policy, "preemption": preemption, "num_host_blocks": blocks}
 
 

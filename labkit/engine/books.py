@@ -82,9 +82,8 @@ class Books:
         """Whether the host has room for it, and it isn't just on its way back from there."""
         if self.host is None or request.num_computed_tokens == 0:
             return False
-        returning = {block for _, block in plan.swap_in}
         fits = self.pool.blocks_for(request.num_computed_tokens) <= self.host.num_free
-        return fits and returning.isdisjoint(request.block_table)
+        return fits and not {block for _, block in plan.swap_in} & {*request.block_table}
 
     def swap_out(self, plan: StepPlan, request: Request) -> None:
         """What is computed of a request is copied to the host, and its blocks are free."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from labkit.engine.blocks import BlockPool
 from labkit.engine.plan import StepPlan
-from labkit.engine.preemption import Cheaper, Recompute, Swap
+from labkit.engine.policies.preemption import PREEMPTIONS, Cheaper, Recompute, Swap
 from labkit.engine.request import Request, StepEvent
 from labkit.engine.runner import Runner
 from labkit.engine.scheduler import Scheduler
@@ -49,6 +49,9 @@ class ContinuousEngine:
         pool, host, host_cache = BlockPool(num_blocks, block_size, prefix_caching), None, None
         num_blocks += decoder.spare_blocks
         cache = KVCache(decoder.config, num_blocks, block_size, decoder.dtype, decoder.device)
+        if preemption not in PREEMPTIONS or (preemption == "recompute") == (num_host_blocks > 0):
+            known = f"{', '.join(PREEMPTIONS)}, the latter two with blocks on the host"
+            raise ValueError(f"preemption is {preemption!r} with {num_host_blocks} blocks; {known}")
         how = Recompute()
         if preemption != "recompute":
             host = BlockPool(num_host_blocks, block_size, prefix_caching=False)
@@ -84,6 +87,9 @@ class ContinuousEngine:
             sampled = self.compute(plan)
         except (RuntimeError, MemoryError) as error:
             return self.scheduler.fail(plan, f"the step failed: {error}", self.clock())
+        except BaseException:  # Ctrl-C in a notebook: what was planned is not done
+            self.scheduler.fail(plan, "the step was interrupted", self.clock())
+            raise
         return self.scheduler.commit(plan, sampled, self.clock())
 
     def compute(self, plan: StepPlan) -> list[Sampled]:

@@ -1,7 +1,31 @@
-"""Which requests can't be served at all, with the numbers."""
+"""Which options a scheduler can't have, and which requests can't be served at all."""
+
+from weakref import WeakSet
 
 from labkit.engine.blocks import BlockPool
+from labkit.engine.policies.fcfs import FCFS, check_above_0
 from labkit.engine.request import Request
+
+IN_USE: WeakSet[FCFS] = WeakSet()  # each policy holds the line of one scheduler
+
+
+def check_options(counts: dict, itl_target, pool: BlockPool, host: BlockPool | None) -> None:
+    """Raises ValueError with the name of what is none of its kind."""
+    for name, value in counts.items():
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{name} is {value!r}; at least 1 is needed to make progress")
+    if itl_target is not None:
+        check_above_0("itl_target", itl_target)
+    if host is not None and host.block_size != pool.block_size:
+        sizes = f"{host.block_size} tokens, those of the pool {pool.block_size}"
+        raise ValueError(f"the host's blocks have {sizes}; they must be equal")
+
+
+def claim(policy: FCFS) -> None:
+    """Raises ValueError for a policy that another scheduler has."""
+    if policy in IN_USE:
+        raise ValueError(f"this {type(policy).__name__} serves another scheduler; make a new one")
+    IN_USE.add(policy)
 
 
 def refuse_what_never_fits(request: Request, pool: BlockPool, max_model_len: int | None) -> None:

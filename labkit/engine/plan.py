@@ -32,7 +32,7 @@ class StepPlan:
 
     budget: int  # tokens that may still be scheduled in this step
     time: float = 0.0  # when it was made
-    chunks: dict[str, Chunk] = field(default_factory=dict)  # by request id, in order of admission
+    chunks: dict[str, Chunk] = field(default_factory=dict)  # by request id
     # Copies of blocks, (from, to), made in this order before anything is computed.
     swap_out: list[tuple[int, int]] = field(default_factory=list)  # to the host
     swap_in: list[tuple[int, int]] = field(default_factory=list)  # from the host

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from reprlib import repr as short
 from typing import TYPE_CHECKING, Literal
 
 from labkit.model.sampling_params import SamplingParams
@@ -32,8 +33,8 @@ class Request:
     `sampling` says how tokens are chosen and when to end; without it the request is greedy and
     `max_tokens` and `ignore_eos` count. With it these two are taken from there.
 
-    Raises ValueError for an empty prompt or `max_tokens` below 1: a request that an engine
-    can't finish is refused before it takes a place in line.
+    Raises ValueError for an empty prompt, `max_tokens` below 1, or a field of another kind: a
+    request that an engine can't finish is refused before it takes a place in line.
     """
 
     request_id: str
@@ -61,9 +62,20 @@ class Request:
     block_table: list[int] = field(default_factory=list)
     host_blocks: list[int] = field(default_factory=list)  # its computed tokens, while swapped out
     block_hashes: list[bytes] = field(default_factory=list)  # of its full blocks, as far as known
-    error: str | None = None  # why it failed, with finish_reason "error"
+    error: str | None = None  # why it ended, with finish_reason "error" or "deadline"
 
     def __post_init__(self):
+        for name, fine, needed in [
+            ("request_id", isinstance(self.request_id, str), "a text"),
+            ("cache_salt", isinstance(self.cache_salt, str), "a text"),
+            ("tenant", isinstance(self.tenant, str), "a text"),
+            ("priority", is_priority(self.priority), "a whole number from -1e9 to 1e9"),
+            ("arrival", is_time(self.arrival), "a finite number of seconds"),
+            ("deadline", self.deadline is None or is_time(self.deadline), "seconds, or None"),
+        ]:
+            if not fine:
+                value = getattr(self, name)
+                raise ValueError(f"{name} is {short(value)}; {needed} is needed")
         if self.sampling is None:
             self.sampling = SamplingParams(
                 temperature=0.0, max_tokens=max(self.max_tokens, 1), ignore_eos=self.ignore_eos
@@ -130,6 +142,15 @@ class Request:
         self.state, self.finish_reason, self.error = State.FINISHED, reason, error
 
 
+def is_priority(value) -> bool:
+    return type(value) is int and -(10**9) <= value <= 10**9
+
+
+def is_time(value) -> bool:
+    """Whether a value is a number of seconds that a clock may show."""
+    return isinstance(value, int | float) and type(value) is not bool and -1e15 < value < 1e15
+
+
 @dataclass(frozen=True)
 class TokenEvent:
     """One new token of one request. `finish_reason` is set on the last one.
@@ -149,7 +170,8 @@ class StepEvent(TokenEvent):
     """A `TokenEvent` of the later rungs: with logprobs, and able to tell of a failure.
 
     A request that fails has a last event with `finish_reason` "error", `token_id` None and the
-    reason in `error`; the tokens before it stay valid.
+    reason in `error`; so has one that misses its deadline, with "deadline". The tokens before it
+    stay valid.
     """
 
     token_id: int | None

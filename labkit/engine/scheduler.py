@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 from labkit.engine.blocks import BlockPool
 from labkit.engine.books import Books
-from labkit.engine.limits import refuse_what_never_fits, too_large
+from labkit.engine.limits import check_options, claim, refuse_what_never_fits, too_large
 from labkit.engine.pace import Pace
 from labkit.engine.plan import StepPlan
 from labkit.engine.policies import FCFS
-from labkit.engine.preemption import Recompute
+from labkit.engine.policies.preemption import Recompute
 from labkit.engine.request import Request, State, StepEvent, advance, refuse_duplicate
+
+LEAST_CHUNK = 16  # tokens of a prompt in a step, whatever the target for the gap between tokens
 
 
 class Scheduler:
@@ -41,20 +43,15 @@ class Scheduler:
         host: BlockPool | None = None,
         itl_target: float | None = None,
     ):
-        for name, value in [
-            ("max_num_batched_tokens", max_num_batched_tokens),
-            ("max_num_seqs", max_num_seqs),
-        ]:
-            if value < 1:
-                raise ValueError(f"{name} is {value}; at least 1 is needed to make progress")
-        if itl_target is not None and not itl_target > 0:
-            raise ValueError(f"itl_target is {itl_target!r}; seconds above 0 are needed")
+        counts = {"max_num_batched_tokens": max_num_batched_tokens, "max_num_seqs": max_num_seqs}
+        check_options(counts, itl_target, pool, host)
         self.pool, self.books, self.pace = pool, Books(pool, host), Pace()
         self.max_num_batched_tokens = max_num_batched_tokens
         self.max_num_seqs = max_num_seqs
         self.max_model_len = max_model_len
         self.itl_target = itl_target
         self.policy = FCFS() if policy is None else policy
+        claim(self.policy)
         self.preemption = Recompute() if preemption is None else preemption
         self.running: dict[str, Request] = {}
         self.copies: dict[str, list[Request]] = {}  # parent's id → copies that wait for its prompt
@@ -70,13 +67,14 @@ class Scheduler:
         """
         refuse_duplicate(request, self.known)
         refuse_what_never_fits(request, self.pool, self.max_model_len)
-        refusal = self.policy.refuse(request, request.arrival, self.pace)
+        refusal = self.policy.refuse(request, request.arrival, self._seconds)
         if refusal:
+            if not self.known:
+                self.pace.doubt()
             raise ValueError(refusal)
-        if request.deadline is not None:
-            heapq.heappush(self.deadlines, (request.deadline, request.request_id))
         parent = self.known.get(request.copy_of)
         self.known[request.request_id] = request
+        self._note_deadline(request)
         if parent and parent.num_computed_tokens < parent.num_prompt_tokens:
             self.copies.setdefault(parent.request_id, []).append(request)
         else:
@@ -98,7 +96,10 @@ class Scheduler:
         for request in self.policy.in_order(self.running.values()):
             left = request.num_tokens - request.num_computed_tokens
             (generating if left == 1 else under_way).append(request)
+        crowded = len(generating) >= plan.budget
         for request in generating:
+            if crowded:  # they would use all of it up, and the urgent would wait
+                self._admit(plan, before=request)
             self._continue(plan, request)
         for request in under_way:
             self._admit(plan, before=request)
@@ -138,7 +139,8 @@ class Scheduler:
         for request in plan.preempted:  # what it swapped out may not have been copied
             if request.host_blocks:
                 self.books.release(request)
-        failed = [c.request for c in plan.chunks.values() if c.request.request_id in self.known]
+        requests = [chunk.request for chunk in plan.chunks.values()]
+        failed = [r for r in requests if r.state is not State.FINISHED]  # by an abort meanwhile
         for request in failed:
             request.finish("error", reason)
             self._forget(request)
@@ -156,9 +158,21 @@ class Scheduler:
     def _budget(self) -> int:
         """The most tokens of the next step; those that generate get theirs in any case."""
         within = self.itl_target and self.pace.tokens_within(self.itl_target)
-        if within is None:  # no target, or no step yet
-            return self.max_num_batched_tokens
-        return min(max(within, len(self.running) + 1), self.max_num_batched_tokens)
+        if within is None or not any(r.output_token_ids for r in self.running.values()):
+            return self.max_num_batched_tokens  # no target, no step yet, or nobody generates
+        return min(max(within, len(self.running) + LEAST_CHUNK), self.max_num_batched_tokens)
+
+    def _seconds(self, request: Request) -> float:
+        """How long a waiting request takes by the pace so far, if it were alone."""
+        return self.pace.seconds(request, self.books.find_computed(request, self.running)[1])
+
+    def _note_deadline(self, request: Request) -> None:
+        if request.deadline is not None:
+            heapq.heappush(self.deadlines, (request.deadline, request.request_id))
+        if len(self.deadlines) > 2 * len(self.known) + 64:  # most are of requests that ended
+            open_ones = (r for r in self.known.values() if r.deadline is not None)
+            self.deadlines = [(r.deadline, r.request_id) for r in open_ones]
+            heapq.heapify(self.deadlines)
 
     def _end_overdue(self, plan: StepPlan) -> None:
         """Ends the requests whose deadline has passed, in whatever state they are."""
@@ -195,7 +209,7 @@ class Scheduler:
             if self._fails_alone(plan, request, request.num_tokens):
                 continue
             if request.num_preemptions == 0:
-                refusal = self.policy.refuse(request, plan.time, self.pace)
+                refusal = self.policy.refuse(request, plan.time, self._seconds)
                 if refusal:
                     self._end(plan, request, "deadline", refusal)
                     continue
@@ -214,6 +228,8 @@ class Scheduler:
                 return shared, num_cached
             victims = [r for r in self.running.values() if self.policy.may_preempt(request, r)]
             holders = Counter(block for victim in victims for block in victim.block_table)
+            for block in shared:  # it is counted as there already
+                del holders[block]
             freed = sum(self.pool.ref_counts[block] == n for block, n in holders.items())
             if not victims or freed < missing:
                 return None

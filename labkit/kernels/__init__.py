@@ -1,8 +1,8 @@
 """What is computed on tensors, in the fastest way that a device has. Imports no other room.
 
 Paged attention: `reference` says what it is, and `attention_for` chooses by device. For a CPU:
-`loops`, all that is not a product; `panels` and `integers`, the products, of which `tiles` is the
-innermost loop; `chunks`, attention of prompts; `decode_step`, all layers in one call.
+`panels` and `integers`, the products, with `tiles`, their innermost loop; `attention`, of one new
+token, and `chunks`, of many; `loops`, all the rest; `decode_step`, all layers in one call.
 """
 
 import hashlib

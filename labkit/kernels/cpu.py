@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from labkit.kernels import loops
+from labkit.kernels import attention, loops
 from labkit.kernels.chunks import attend_chunks
 
 
@@ -18,7 +18,7 @@ class CPUAttention:
         decoding = [r for r, (length, _, _) in enumerate(spans) if length == 1]
         context_lens = torch.tensor(batch.context_lens)[decoding]
         tensors = (batch.query_start[decoding], batch.block_tables[decoding], context_lens)
-        self.decoding = tuple(tensor.numpy() for tensor in tensors)  # as `loops.attend` takes them
+        self.decoding = tuple(tensor.numpy() for tensor in tensors)  # for `attention.attend`
         # request, number of tokens, first row, tokens that the last one sees
         self.chunks = [(r, *span) for r, span in enumerate(spans) if span[0] > 1]
 
@@ -26,7 +26,7 @@ class CPUAttention:
         """As `reference.PagedAttention`; `CPUDecoder` calls the parts of this in its own loops."""
         out = torch.empty(q.shape)
         loops.share_threads()
-        loops.attend(q.contiguous().numpy(), kv.numpy(), *self.decoding, out.numpy())
+        attention.attend(q.contiguous().numpy(), kv.numpy(), *self.decoding, out.numpy())
         self.attend_chunks(q.contiguous(), kv, out)
         return out
 

@@ -6,7 +6,7 @@ away each time: the weights have pushed it out of the caches.
 
 from numba.extending import overload
 
-from labkit.kernels import integers, loops, panels
+from labkit.kernels import attention, integers, loops, panels
 
 
 def multiply(operand, product, layer, out):
@@ -36,7 +36,7 @@ def decode_step(x, products, norms, batch, cache, operands, results):
     """The layers for one new token per row of `x` `[T, hidden]`, the residual stream, in place.
 
     `products` are those of qkv, o, gate_up and down, each with arrays that have a row per layer,
-    as have the first two of `norms`; `batch` is as in `loops.turn_keep_attend`. `cache` is
+    as have the first two of `norms`; `batch` is as in `attention.turn_keep_attend`. `cache` is
     `[layers, num_blocks, 2, kv_heads, block_size, head_dim]`. `operands` are what qkv and gate_up,
     o, and down read, as `model.linear.Operand.arrays`; the first has the normalized `x`, before and
     after. `results` is memory for queries `[T, heads, head_dim]`, and for what qkv, gate_up, and o
@@ -51,7 +51,7 @@ def decode_step(x, products, norms, batch, cache, operands, results):
         multiply(h, qkv, i, heads)
         raw = (heads.reshape(len(x), -1, q.shape[2]), h[2])
         norms_of_layer = (q_norms[i], k_norms[i], eps)
-        loops.turn_keep_attend(raw, norms_of_layer, batch, cache[i], q, attended_heads)
+        attention.turn_keep_attend(raw, norms_of_layer, batch, cache[i], q, attended_heads)
         loops.finish(attended)
         multiply(attended, o, i, added)
         loops.add_and_normalize(x, added, attended[2], eps, h)

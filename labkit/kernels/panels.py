@@ -19,22 +19,29 @@ most_rows, four_rows, two_rows, one_row = map(tile_of, (MOST_ROWS, 4, 2, 1))
 class Panels:
     """A weight `[out, in]` in panels, `[out / WIDTH, in, WIDTH]` (float32), and a bias `[out]`.
 
+    Raises ValueError for a weight of no columns.
+
     What the last panel lacks is filled up with zeros. `address` and `bias` (an array) are what
     `product` takes.
     """
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
         self.outputs, self.inputs = weight.shape
+        if self.inputs == 0:
+            raise ValueError(f"a weight is {list(weight.shape)}; at least 1 column is needed")
         whole, rest = divmod(self.outputs, WIDTH)
         self.panels = in_large_pages((whole + (rest > 0), self.inputs, WIDTH))
         rows = weight[: whole * WIDTH].view(whole, WIDTH, self.inputs)
         self.panels[:whole] = rows.transpose(1, 2)
         if rest:
             self.panels[whole, :, :rest] = weight[whole * WIDTH :].T
-        self.address = self.panels.data_ptr()
         self.bias = np.zeros(len(self.panels) * WIDTH, np.float32)
         if bias is not None:
             self.bias[: self.outputs] = bias.float().numpy()
+
+    @property
+    def address(self) -> int:
+        return self.panels.data_ptr()
 
 
 @loops.compiled
@@ -80,7 +87,7 @@ def multiply_columns(x, panels, size, start, out, p):
     if left >= WIDTH:
         columns = out[:, p * WIDTH : (p + 1) * WIDTH]
         multiply_panel(x, panel, begin, columns, next_panel)
-    else:
+    else:  # the last panel is filled up; a part of a matrix, for the compiler, as above
         columns = np.empty((len(x), 2 * WIDTH), np.float32)[:, :WIDTH]
         multiply_panel(x, panel, begin, columns, next_panel)
         for t in range(len(x)):

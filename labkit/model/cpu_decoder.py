@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from labkit.kernels import loops
+from labkit.kernels import attention, loops
 from labkit.kernels.cpu import CPUAttention
 from labkit.kernels.decode_step import decode_step
 from labkit.model.decoder import Decoder
@@ -81,7 +81,7 @@ class CPUDecoder(Decoder):
         for i, (layer, kv) in enumerate(zip(self.layers, cache.data.numpy(), strict=True)):
             raw = (layer.qkv.rows(h).reshape(per_head), h.scale)
             norms = (self.q_norms[i], self.k_norms[i], self.eps)
-            loops.turn_keep_attend(raw, norms, step.batch, kv, q, step.attended_heads.numpy())
+            attention.turn_keep_attend(raw, norms, step.batch, kv, q, step.attended_heads.numpy())
             step.attention.attend_chunks(step.q, cache.layers[i], step.attended_heads)
             loops.finish(attended.arrays)
             added = layer.o.rows(attended)

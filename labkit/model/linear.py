@@ -46,6 +46,8 @@ class PanelLinear(Linear):
         super().__init__(panels.Panels(weight, bias))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if x.ndim != 2 or x.shape[1] != self.weight.inputs:
+            raise ValueError(f"x is {list(x.shape)}; [T, {self.weight.inputs}] is needed")
         out = torch.empty(len(x), self.weight.outputs)
         rows = x.float().contiguous().numpy()
         panels.product(rows, self.weight.address, self.weight.bias, out.numpy())

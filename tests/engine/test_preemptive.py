@@ -103,3 +103,34 @@ def test_bad_options_are_refused(tiny, options, message):
 def test_the_other_rungs_have_none_of_it(tiny, name):
     with pytest.raises(ValueError, match=f"has no {name}; it belongs to preemptive"):
         rungs.make("continuous", tiny, **{name: "x"})
+
+
+@pytest.mark.parametrize("when", [4, 5], ids=["swapped out", "swapped in"])
+def test_an_interrupted_step_loses_no_block_and_gives_no_wrong_token(tiny, monkeypatch, when):
+    """Ctrl-C in a notebook: what the step planned is not done."""
+    alone = slow_request(True)
+    undisturbed = engine_of(tiny, preemption="recompute", prefix_caching=False)
+    undisturbed.add(alone)
+    finish(undisturbed)
+    engine = engine_of(tiny, preemption="swap", prefix_caching=False)
+    slow, copy, steps = slow_request(True), engine.runner.copy, []
+
+    def interrupted(plan):
+        steps.append(plan)
+        if len(steps) == when + 1:
+            assert plan.swap_out or plan.swap_in
+            raise KeyboardInterrupt
+        copy(plan)
+
+    monkeypatch.setattr(engine.runner, "copy", interrupted)
+    engine.add(slow)
+    for _ in range(4):
+        engine.step()
+    engine.add(Request("urgent", [1, 2], max_tokens=1, priority=0))
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(3):
+            engine.step()
+    finish(engine)
+    assert slow.output_token_ids == alone.output_token_ids[: len(slow.output_token_ids)]
+    assert slow.finish_reason == ("length" if when == 4 else "error")
+    assert engine.scheduler.books.host.num_used == engine.scheduler.pool.num_used == 0

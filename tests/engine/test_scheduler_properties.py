@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 from scheduling import EOS, FakeEngine
 
 from labkit.engine.policies import FCFS, EarliestDeadline, Fair, Priority
-from labkit.engine.preemption import Recompute, Swap
+from labkit.engine.policies.preemption import Recompute, Swap
 from labkit.engine.request import Request
 
 # Few different tokens, so that beginnings are often equal.

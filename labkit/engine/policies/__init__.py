@@ -11,6 +11,8 @@
     Scheduler(pool, policy=ShortestFirst())
 """
 
+import inspect
+
 from labkit.engine.policies.deadline import EarliestDeadline
 from labkit.engine.policies.fair import Fair
 from labkit.engine.policies.fcfs import FCFS
@@ -24,11 +26,12 @@ def make_policy(name: str, **options) -> FCFS:
     """A policy by name. ValueError for a name or an option that there is not."""
     if name not in POLICIES:
         raise ValueError(f"policy {name!r} is not known; accepted are {', '.join(POLICIES)}")
-    try:
-        return POLICIES[name](**options)
-    except TypeError as error:
-        given = ", ".join(options)
-        raise ValueError(f"policy {name!r} has no option such as {given} ({error})") from None
+    known = [*inspect.signature(POLICIES[name]).parameters]
+    for option in options:
+        if option not in known:
+            accepted = ", ".join(known) or "none"
+            raise ValueError(f"policy {name!r} has no option {option!r}; accepted are {accepted}")
+    return POLICIES[name](**options)
 
 
 __all__ = ["FCFS", "POLICIES", "EarliestDeadline", "Fair", "InOrder", "Priority", "make_policy"]

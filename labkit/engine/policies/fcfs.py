@@ -1,7 +1,7 @@
 """First come, first served: the simplest policy, and the interface of all."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from labkit.engine.request import Request
 
@@ -11,7 +11,10 @@ class FCFS:
 
     A policy owns the waiting requests, and that is all the state this one has. The scheduler asks
     `peek` for the next one to admit, and `victim` for the one to preempt when blocks run out.
+    `reads` are the fields of a request by which it decides; an engine refuses others.
     """
+
+    reads = frozenset()
 
     def __init__(self):
         self.waiting: OrderedDict[str, Request] = OrderedDict()
@@ -46,9 +49,9 @@ class FCFS:
         """A request is served so many tokens more: its prompt as it is first admitted, then each
         new one. Nobody pays here."""
 
-    def refuse(self, request: Request, now: float, pace) -> str | None:
+    def refuse(self, request: Request, now: float, seconds: Callable) -> str | None:
         """Why a request should not be served at all; None when it should. Asked as it arrives,
-        and again before it is first admitted. `pace` tells how long it would take."""
+        and again before it is first admitted. `seconds(request)` estimates how long it takes."""
 
     def may_preempt(self, waiting: Request, running: Request) -> bool:
         """Whether a waiting request may take slot and blocks from this running one."""
@@ -61,3 +64,10 @@ class FCFS:
     def victim(self, running: Iterable[Request]) -> Request:
         """Which of `running` (in order of admission, not empty) gives up its blocks."""
         return list(running)[-1]
+
+
+def check_above_0(name: str, value) -> None:
+    """Raises ValueError unless it is a finite number above 0."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and 1e-9 <= value <= 1e9):
+        raise ValueError(f"{name} is {value!r}; a number from 1e-9 to 1e9 is needed")

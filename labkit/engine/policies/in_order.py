@@ -15,6 +15,8 @@ class InOrder(FCFS):
     not change while a request waits. When blocks run out, the last in this order gives up its own.
     """
 
+    reads = frozenset({"priority", "tenant"})  # a key of one's own may
+
     def __init__(self):
         self.waiting: dict[str, tuple] = {}  # request id → its live entry in `line`
         self.line: list[tuple] = []  # a heap of (key, turn, request), with entries that are dead

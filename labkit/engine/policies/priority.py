@@ -1,5 +1,6 @@
 """The most urgent first."""
 
+from labkit.engine.policies.fcfs import check_above_0
 from labkit.engine.policies.in_order import InOrder
 from labkit.engine.request import Request, State
 
@@ -11,12 +12,15 @@ class Priority(InOrder):
     among equals nobody is preempted. With `aging` a waiting request gains 1 in priority every
     so many seconds, so that nobody waits for ever. That orders admission and gives no right to
     preempt; but whoever was admitted by age keeps what it gained, or it would lose its slot to
-    the next urgent one at once.
+    the next urgent one at once. So an urgent one behind one that has aged waits until that is
+    admitted, and can preempt only then.
     """
 
+    reads = frozenset({"priority"})
+
     def __init__(self, aging: float | None = None):
-        if aging is not None and not aging > 0:
-            raise ValueError(f"aging is {aging!r}; seconds above 0, or None for no aging")
+        if aging is not None:
+            check_above_0("aging", aging)
         super().__init__()
         self.aging = aging
 

@@ -6,10 +6,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 PRODUCTS = ("qkv", "o", "gate_up", "down")
-LOOPS = {
-    "turn_keep_attend": "attention", "add_and_normalize": "norms", "gate": "gate",
-}  # fmt: skip
-PARTS = (*PRODUCTS, *LOOPS.values(), "head", "rest")
+LOOPS = {"add_and_normalize": "norms", "gate": "gate"}
+PARTS = (*PRODUCTS, "attention", *LOOPS.values(), "head", "rest")
 
 
 @contextmanager
@@ -35,17 +33,21 @@ def parts_timed(decoder) -> Iterator[dict[str, float]]:
 
         return call
 
-    loops, products_of_all, head = module.loops, decoder.products, decoder.head
+    loops, attention = module.loops, module.attention
+    products_of_all, head = decoder.products, decoder.head
     products = [(getattr(layer, part), part) for layer in decoder.layers for part in PRODUCTS]
     try:
         counted = {name: timed(getattr(loops, name), part) for name, part in LOOPS.items()}
         module.loops = SimpleNamespace(**{**vars(loops), **counted})
+        attend = timed(attention.turn_keep_attend, "attention")
+        module.attention = SimpleNamespace(turn_keep_attend=attend)
         decoder.products, decoder.head = None, timed(head, "head")
         for product, part in products:
             product.rows = timed(product.rows, part)
         yield seconds
     finally:
-        module.loops, decoder.products, decoder.head = loops, products_of_all, head
+        module.loops, module.attention = loops, attention
+        decoder.products, decoder.head = products_of_all, head
         for product, _ in products:
             vars(product).pop("rows", None)
 

@@ -7,9 +7,13 @@ both costs grow with its tokens.
 
 from labkit.engine.request import Request
 
+PREEMPTIONS = ("recompute", "swap", "auto")
+
 
 class Recompute:
-    """They are dropped. The prompt and what was generated are computed again as one prompt."""
+    """`swaps(request, pace)` is asked for one that has computed tokens, when the host has room.
+
+    Here they are dropped. The prompt and what was generated are computed again as one prompt."""
 
     def swaps(self, request: Request, pace) -> bool:
         return False
@@ -19,7 +23,7 @@ class Swap:
     """They are copied to the host, as long as it has room."""
 
     def swaps(self, request: Request, pace) -> bool:
-        return request.num_computed_tokens > 0
+        return True
 
 
 class Cheaper:
@@ -32,5 +36,4 @@ class Cheaper:
         self.seconds_per_token = 2 * bytes_per_token / copy_bandwidth
 
     def swaps(self, request: Request, pace) -> bool:
-        tokens = request.num_computed_tokens
-        return 0 < tokens * self.seconds_per_token < tokens * pace.per_token
+        return self.seconds_per_token < pace.per_token

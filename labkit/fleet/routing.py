@@ -1,0 +1,282 @@
+"""Which replica gets a request: pure decisions, no sockets and no clock.
+
+A router is asked with `choose`, and told with `dispatched` and `finished`: a replica's load
+counts from dispatch, since a request that waits there for its first token is work already.
+"""
+
+import hashlib
+import heapq
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+MOST_KEYS = 100_000  # sessions whose replica is remembered; others are computed again
+
+
+class NoReplica(RuntimeError):
+    """No replica is healthy."""
+
+
+@dataclass(eq=False, slots=True)
+class Replica:
+    """What a router knows of a replica. `name` is unique, and never changes."""
+
+    name: str
+    healthy: bool = True
+    num_requests: int = 0  # dispatched to it and not finished
+    num_tokens: int = 0  # of these requests: prompt and the most that may be generated
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """Tokens first: one long request is more work than two short ones."""
+        return self.num_tokens, self.num_requests
+
+
+def tokens_of(request) -> int:
+    """What a request may come to: a router doesn't know how early an answer ends."""
+    return len(request.prompt_token_ids) + request.max_tokens
+
+
+class Router:
+    """The interface of all routers, and the count of what is under way.
+
+    `choose(request, replicas)` gives an index of `replicas`, always of a healthy one; it raises
+    NoReplica when there is none. `replicas` is one list that may grow: a replica that is lost
+    stays in its place with `healthy` False.
+    """
+
+    def __init__(self, seed: int = 0):
+        self.seed = seed
+
+    def choose(self, request, replicas: Sequence[Replica]) -> int:
+        raise NotImplementedError
+
+    def dispatched(self, request, replica: Replica) -> None:
+        """The request was sent to `replica`: it is part of its load from now on."""
+        replica.num_requests += 1
+        replica.num_tokens += tokens_of(request)
+
+    def finished(self, request, replica: Replica) -> None:
+        """The request has ended there, for whatever reason."""
+        replica.num_requests -= 1
+        replica.num_tokens -= tokens_of(request)
+
+
+class RoundRobin(Router):
+    """One after the other, however long their requests are."""
+
+    def __init__(self, seed: int = 0):
+        super().__init__(seed)
+        self.last = -1
+
+    def choose(self, request, replicas: Sequence[Replica]) -> int:
+        count = len(replicas)
+        for step in range(1, count + 1):
+            index = (self.last + step) % count
+            if replicas[index].healthy:
+                self.last = index
+                return index
+        raise nobody(replicas)
+
+
+class LeastLoaded(Router):
+    """The replica with the least tokens under way; of equals the one that changed longest ago.
+
+    A heap with entries that lag behind, so that a choice among 1,000 replicas looks at a few.
+    """
+
+    def __init__(self, seed: int = 0):
+        super().__init__(seed)
+        self.heap: list[tuple[tuple[int, int], int, int]] = []  # (load, turn, index)
+        self.place: dict[str, int] = {}  # replica's name → index
+        self.turn = 0
+
+    def choose(self, request, replicas: Sequence[Replica]) -> int:
+        if len(self.place) != len(replicas) or len(self.heap) > 4 * len(replicas) + 64:
+            self._begin(replicas)
+        unhealthy, found = [], None
+        while self.heap and found is None:
+            load, _, index = self.heap[0]
+            replica = replicas[index]
+            if load != replica.load:
+                heapq.heappop(self.heap)
+            elif replica.healthy:
+                found = index
+            else:
+                unhealthy.append(heapq.heappop(self.heap))
+        for entry in unhealthy:
+            heapq.heappush(self.heap, entry)
+        if found is None:
+            raise nobody(replicas)
+        return found
+
+    def dispatched(self, request, replica: Replica) -> None:
+        super().dispatched(request, replica)
+        self._note(replica)
+
+    def finished(self, request, replica: Replica) -> None:
+        super().finished(request, replica)
+        self._note(replica)
+
+    def _begin(self, replicas: Sequence[Replica]) -> None:
+        self.place = {replica.name: index for index, replica in enumerate(replicas)}
+        self.heap = [(replica.load, 0, index) for index, replica in enumerate(replicas)]
+        heapq.heapify(self.heap)
+
+    def _note(self, replica: Replica) -> None:
+        if replica.name in self.place:
+            self.turn += 1
+            heapq.heappush(self.heap, (replica.load, self.turn, self.place[replica.name]))
+
+
+class PowerOfTwoChoices(Router):
+    """The less loaded of two drawn at random (Mitzenmacher, 2001): nearly as even as the least
+    loaded, and it needs to know of two replicas only."""
+
+    TRIES = 16  # draws before it looks for the healthy ones one by one
+
+    def __init__(self, seed: int = 0):
+        super().__init__(seed)
+        self.random = random.Random(seed)
+
+    def choose(self, request, replicas: Sequence[Replica]) -> int:
+        first = self._draw(replicas)
+        second = self._draw(replicas, other_than=first)
+        return first if replicas[first].load <= replicas[second].load else second
+
+    def _draw(self, replicas: Sequence[Replica], other_than: int | None = None) -> int:
+        """A healthy replica, not `other_than` unless there is no other."""
+        for _ in range(self.TRIES if replicas else 0):
+            index = int(self.random.random() * len(replicas))
+            if replicas[index].healthy and index != other_than:
+                return index
+        healthy = [i for i, r in enumerate(replicas) if r.healthy and i != other_than]
+        if healthy:
+            return self.random.choice(healthy)
+        if other_than is None:
+            raise nobody(replicas)
+        return other_than
+
+
+class Session(Router):
+    """All requests of a session to the same replica, which has its earlier turns in the cache.
+
+    Rendezvous hashing (Thaler and Ravishankar, 1998): each pair of session and replica has a
+    score, the highest wins. So a lost replica moves its own sessions, and nobody else's.
+    Requests without a key go to the least loaded.
+    """
+
+    def __init__(self, seed: int = 0, key: Callable = lambda request: request.tenant):
+        super().__init__(seed)
+        self.key, self.others = key, LeastLoaded(seed)
+        self.found: OrderedDict[str, int] = OrderedDict()  # key → the best of all replicas
+        self.names: list[int] = []  # a number for each replica's name
+
+    def choose(self, request, replicas: Sequence[Replica]) -> int:
+        key = self.key(request)
+        if not key:
+            return self.others.choose(request, replicas)
+        if len(self.names) != len(replicas):
+            self.names, self.found = [number_of(r.name) for r in replicas], OrderedDict()
+        index = self.found.get(key)
+        if index is None and replicas:
+            index = self.found[key] = self._best(key, range(len(replicas)))
+            if len(self.found) > MOST_KEYS:
+                self.found.popitem(last=False)
+        if index is not None and replicas[index].healthy:
+            return index
+        healthy = [i for i, replica in enumerate(replicas) if replica.healthy]
+        if not healthy:
+            raise nobody(replicas)
+        return self._best(key, healthy)
+
+    def dispatched(self, request, replica: Replica) -> None:
+        self.others.dispatched(request, replica)
+
+    def finished(self, request, replica: Replica) -> None:
+        self.others.finished(request, replica)
+
+    def _best(self, key: str, indices: Sequence[int]) -> int:
+        number = number_of(key)
+        return max(indices, key=lambda index: mixed(number ^ self.names[index]))
+
+
+class PrefixAware(Router):
+    """The replica that was sent the longest beginning of this prompt before, unless it has
+    `most_ahead` tokens more under way than the least loaded one, which gets it then.
+
+    Beginnings are known by the hashes of full blocks, as the block pool has them
+    (`hashes(request)` gives them; without token ids there are none). Up to `most_blocks` are
+    remembered, the ones seen last. What a replica has evicted since is not known here.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        hashes: Callable[..., Sequence[bytes]] = lambda request: request.block_hashes,
+        most_ahead: int = 8192,
+        most_blocks: int = 1_000_000,
+    ):
+        super().__init__(seed)
+        self.hashes, self.most_ahead, self.most_blocks = hashes, most_ahead, most_blocks
+        self.others = LeastLoaded(seed)
+        self.owners: OrderedDict[bytes, set[str]] = OrderedDict()  # block → names of replicas
+
+    def choose(self, request, replicas: Sequence[Replica]) -> int:
+        least = self.others.choose(request, replicas)
+        names = self.longest(request, {r.name for r in replicas if r.healthy})
+        if not names:
+            return least
+        having = [i for i, replica in enumerate(replicas) if replica.name in names]
+        index = min(having, key=lambda i: replicas[i].load)
+        ahead = replicas[index].num_tokens - replicas[least].num_tokens
+        return least if ahead > self.most_ahead else index
+
+    def longest(self, request, names: set[str]) -> set[str]:
+        """Those of `names` that have the longest known beginning; none when nobody has any."""
+        found: set[str] = set()
+        for block_hash in self.hashes(request):
+            names = names & self.owners.get(block_hash, set())
+            if not names:
+                break
+            found = names
+        return found
+
+    def dispatched(self, request, replica: Replica) -> None:
+        self.others.dispatched(request, replica)
+        for block_hash in self.hashes(request):
+            self.owners.setdefault(block_hash, set()).add(replica.name)
+            self.owners.move_to_end(block_hash)
+        while len(self.owners) > self.most_blocks:
+            self.owners.popitem(last=False)
+
+    def finished(self, request, replica: Replica) -> None:
+        self.others.finished(request, replica)
+
+
+def nobody(replicas: Sequence[Replica]) -> NoReplica:
+    return NoReplica(
+        f"0 of {len(replicas)} replicas are healthy, at least 1 is needed; start one, or wait"
+    )
+
+
+def number_of(text: str) -> int:
+    """64 bits that stand for a text, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def mixed(number: int) -> int:
+    """64 bits in which each bit depends on all of `number` (the end of SplitMix64)."""
+    number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+    number = (number ^ (number >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+    return number ^ (number >> 31)
+
+
+ROUTERS = {
+    "round-robin": RoundRobin,
+    "least-loaded": LeastLoaded,
+    "power-of-two": PowerOfTwoChoices,
+    "session": Session,
+    "prefix": PrefixAware,
+}
