@@ -88,6 +88,8 @@ def test_importing_labkit_loads_nothing_but_itself():
         "labkit.model.config",
         "labkit.measure.metrics",
         "labkit.measure.work",
+        "labkit.measure.simulate.cli",
+        "labkit.fleet.routing",
         "labkit.bootstrap",
         "labkit.doctor",
     ],

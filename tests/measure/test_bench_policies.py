@@ -41,6 +41,22 @@ def test_only_priority_preempts_and_only_the_less_urgent(found):
     assert all(total["differs"] == [] for total in found["totals"])
 
 
+def test_the_simulator_tells_a_time_for_each_run(found):
+    for total in found["totals"]:
+        assert total["simulated_s"] > 0 and total["simulated_e2e_mean_s"] > 0
+        assert total["seconds"] > 0
+
+
+def test_a_timeline_is_drawn_for_each_run(tmp_path):
+    lines = [json.dumps({"ignore_eos": True} | line) for line in LINES]
+    (tmp_path / "w.jsonl").write_text("\n".join(lines), "utf-8")
+    arguments = ["--workload", str(tmp_path / "w.jsonl"), "--model", "tiny", "--slots", "1"]
+    assert cli.main(["policies", *arguments, "--plot", str(tmp_path / "t.png")]) == 0
+    names = ("fcfs", "priority-recompute", "priority-swap", "fair", "deadline")
+    for name in names:
+        assert (tmp_path / f"t-{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_whoever_came_too_late_is_counted_against_all():
     asked = [
         workload.WorkloadRequest("a", 2, "x", deadline_ms=1000, tenant="t"),

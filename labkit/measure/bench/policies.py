@@ -4,15 +4,20 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from types import SimpleNamespace
 
 from labkit import rungs
 from labkit.console import Stages
 from labkit.engine.request import Request
 from labkit.measure import workload
-from labkit.measure.bench import arguments
+from labkit.measure.bench import arguments, simulated
 from labkit.measure.bench.drive import Run, Tell, drive, percentile, warm_up
 from labkit.measure.bench.ladder import differences
 from labkit.measure.bench.report import Column, Report, percent
+from labkit.measure.simulate import plot
+from labkit.measure.simulate.timeline import Timeline, state_of
 
 SUMMARY = "chat, agents and a batch job on one engine, under each policy"
 HELP = """\
@@ -26,9 +31,12 @@ it once by computing again and once by swapping to the host's memory.
             Only the policy "deadline" ends a request for it; the others just come too late
   goodput   requests on time / (last token - first arrival), over all classes
   differs   requests whose tokens are not those of the first policy
+  simulated the same arrivals through the same scheduler on a virtual clock, with the steps of
+            this machine (measured first) in place of the model: its whole time and mean E2E
 
 A --workload of your own needs tenants, which are the classes, and deadline_ms. The priority rows
-preempt; "pre" counts preemptions and "swaps" those that went to the host. About two minutes.
+preempt; "pre" counts preemptions and "swaps" those that went to the host. --plot draws a
+timeline for each policy, FILE-fcfs.png and so on. About three minutes.
 
   python3 -m labkit bench policies
   python3 -m labkit bench policies --slots 4 --dtype int8 --json policies.json"""
@@ -60,6 +68,10 @@ TOTALS = [
     Column("tokens_per_s", "tokens/s", "{:.1f}"),
     Column("goodput", "goodput requests/s", "{:.2f}"),
     Column("preemptions", "preemptions"),
+    Column("seconds", "measured s", "{:.1f}"),
+    Column("simulated_s", "simulated s", "{:.1f}"),
+    Column("e2e_mean_s", "E2E mean s", "{:.2f}"),
+    Column("simulated_e2e_mean_s", "simulated s", "{:.2f}"),
     Column("differs", "differs", lambda found: ", ".join(found) or "none"),
 ]
 
@@ -84,25 +96,35 @@ def run(options: Namespace, report: Report) -> None:
     about = f"{source}: {len(asked)} requests, up to {sum(r.max_tokens for r in asked)} tokens out"
     facts = {"model": options.model, "dtype": options.dtype, "slots": options.slots}
     report.header(FORMULAS, options.seed, **facts, workload=about)
-    stages, rows, totals, tokens = Stages(len(RUNS) + 1, sys.stderr), [], [], {}
+    stages, rows, totals, tokens = Stages(len(RUNS) + 2, sys.stderr), [], [], {}
     with stages.stage("model"):
         loaded = rungs.load_for("preemptive", options.model, options.dtype, "cpu")
+    with stages.stage("steps, for the simulation") as tell:
+        cost = simulated.cost_of(loaded, tell, options.seed)
     for policy, preemption in RUNS:
         with stages.stage(f"{policy}, {preemption}") as tell:
             watched, run = measure(policy, preemption, loaded, asked, options.slots, tell)
         tokens = tokens or run.token_ids
         name = {"policy": policy, "preemption": preemption if policy == "priority" else "-"}
-        rows += [name | row for row in by_class(asked, run, watched)]
-        totals.append(name | total(asked, run, watched, tokens))
+        requests = watched.requests
+        rows += [name | row for row in by_class(asked, run, requests)]
+        predicted = simulated.predict(watched.engine, cost, policy, [*requests.values()], run)
+        totals.append(name | total(asked, run, requests, tokens) | predicted)
+        if options.plot:
+            ending = f"-{policy}" + f"-{preemption}" * (policy == "priority")
+            file = options.plot.with_stem(options.plot.stem + ending)
+            watched.draw(file, run, f"{policy}, {options.model} in {options.dtype}, measured")
+            report.note(f"picture: {file}")
     report.table("rows", COLUMNS, rows)
     report.table("totals", TOTALS, totals)
+    report.note(f"Steps for the simulation: {cost.about}.")
 
 
 def measure(
     policy: str, preemption: str, loaded, asked: Sequence[workload.WorkloadRequest],
     slots: int, tell: Tell,
-) -> tuple[dict[str, Request], Run]:  # fmt: skip
-    """One policy: the requests as they ended, and what was measured."""
+) -> tuple["Watched", Run]:  # fmt: skip
+    """One policy: what was seen of the requests, and what was measured."""
     engine = rungs.make(
         "preemptive", loaded, policy=policy, preemption=preemption, max_num_seqs=slots,
         prefix_caching=False,
@@ -111,14 +133,41 @@ def measure(
         asked = [replace(one, deadline_ms=None) for one in asked]
     requests = workload.to_requests(asked, loaded, scheduling=True)
     warm_up(engine, requests[0])
-    watched, add = {}, engine.add
-
-    def noting(request: Request) -> None:
-        watched[request.request_id] = request
-        add(request)
-
-    engine.add = noting
+    watched = Watched(engine)
     return watched, drive(engine, requests, tell)
+
+
+class Watched:
+    """Keeps the requests that an engine is given, and who was computed in each step."""
+
+    def __init__(self, engine):
+        self.engine, self.requests, self.steps = engine, {}, []
+        self.add, self.commit = engine.add, engine.scheduler.commit
+        engine.add, engine.scheduler.commit = self.note_request, self.note_step
+
+    def note_request(self, request: Request) -> None:
+        self.requests[request.request_id] = request
+        self.add(request)
+
+    def note_step(self, plan, sampled, now: float):
+        chunks = [(chunk, chunk.request.num_preemptions) for chunk in plan.chunks.values()]
+        self.steps.append((plan.time, now, chunks))
+        return self.commit(plan, sampled, now)
+
+    def draw(self, file: Path, run: Run, about: str) -> None:
+        """The timeline of the run, in seconds from its start."""
+        timeline = Timeline(by_request=True)
+        numbers = {name: number for number, name in enumerate(self.requests)}
+        for begin, end, chunks in self.steps:
+            for chunk, num_preemptions in chunks:
+                name = chunk.request.request_id
+                arrival = run.arrivals[name]
+                start = chunk.request.arrival - arrival
+                seen = SimpleNamespace(
+                    request_id=name, arrival=arrival, num_preemptions=num_preemptions
+                )
+                timeline.span(numbers[name], seen, state_of(chunk), begin - start, end - start)
+        plot.save(file, timeline, about, self.engine.scheduler.pool.num_blocks)
 
 
 def is_on_time(one: workload.WorkloadRequest, run: Run) -> bool:
@@ -157,6 +206,8 @@ def total(asked, run: Run, watched: dict[str, Request], tokens: dict[str, list[i
         "tokens_per_s": run.tokens_per_s,
         "goodput": sum(is_on_time(one, run) for one in asked) / run.seconds,
         "preemptions": sum(request.num_preemptions for request in watched.values()),
+        "seconds": run.seconds,
+        "e2e_mean_s": fmean(one.e2e for name, one in run.latencies.items() if name not in run.late),
         "differs": differences(whole, run.token_ids),
         "late": run.late,
     }

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from labkit.engine.plan import Chunk
+from labkit.engine.request import Request
 from labkit.measure.simulate.cost import seconds
 from labkit.measure.simulate.requests import Simulated
 
@@ -39,7 +41,7 @@ class Timeline:
         if self.by_request:
             begin, end = seconds(replica.began), seconds(now)
             for request, state in parts_of(replica):
-                self._span(request, state, begin, end)
+                self.span(request.number, request, state, begin, end)
         else:
             scheduler = replica.scheduler
             waiting = len(scheduler.policy) + len(replica.inbox)
@@ -51,10 +53,12 @@ class Timeline:
         if not self.by_request:
             self._count(replica, (0, 0, 0), seconds(now))
 
-    def _span(self, request: Simulated, state: str, begin: float, end: float) -> None:
-        row = self.rows.get(request.number)
+    def span(self, number: int, request: Request, state: str, begin: float, end: float) -> None:
+        """A request was computed from `begin` to `end`, on the clock of its arrival. Before that
+        it waited, or had lost its place. `number` is its place in the picture."""
+        row = self.rows.get(number)
         if row is None:
-            row = self.rows[request.number] = Row(request.request_id)
+            row = self.rows[number] = Row(request.request_id)
         since = row.spans[-1][2] if row.spans else request.arrival
         if since < begin:
             preempted = request.num_preemptions > row.num_preemptions
@@ -82,8 +86,9 @@ def parts_of(replica) -> list[tuple[Simulated, str]]:
     """Who was computed in the step or stride of a replica, and what."""
     if replica.stride:
         return [(request, "decode") for request in replica.scheduler.running.values()]
-    return [
-        (c.request, "decode" if c.num_tokens == 1 and c.start >= c.request.num_prompt_tokens
-         else "prefill")
-        for c in replica.plan.chunks.values()
-    ]  # fmt: skip
+    return [(chunk.request, state_of(chunk)) for chunk in replica.plan.chunks.values()]
+
+
+def state_of(chunk: Chunk) -> str:
+    generates = chunk.num_tokens == 1 and chunk.start >= chunk.request.num_prompt_tokens
+    return "decode" if generates else "prefill"
