@@ -158,15 +158,19 @@ class Watched:
         """The timeline of the run, in seconds from its start."""
         timeline = Timeline(by_request=True)
         numbers = {name: number for number, name in enumerate(self.requests)}
+        before, running = 0.0, set()
         for begin, end, chunks in self.steps:
+            together = running & {chunk.request.request_id for chunk, _ in chunks}
             for chunk, num_preemptions in chunks:
                 name = chunk.request.request_id
                 arrival = run.arrivals[name]
+                since = before if name in together else begin  # between two steps nobody waits
                 start = chunk.request.arrival - arrival
                 seen = SimpleNamespace(
                     request_id=name, arrival=arrival, num_preemptions=num_preemptions
                 )
-                timeline.span(numbers[name], seen, state_of(chunk), begin - start, end - start)
+                timeline.span(numbers[name], seen, state_of(chunk), since - start, end - start)
+            before, running = end, {chunk.request.request_id for chunk, _ in chunks}
         plot.save(file, timeline, about, self.engine.scheduler.pool.num_blocks)
 
 

@@ -8,7 +8,7 @@ from labkit.measure.simulate.timeline import Timeline
 INK, BLUE, ORANGE, RED, GREY = "#333333", "#0072B2", "#E69F00", "#D55E00", "#CCCCCC"
 COLOURS = {"waiting": GREY, "prefill": BLUE, "decode": ORANGE, "preempted": RED}
 HATCHES = {"preempted": "////"}
-MOST_NAMES = 40  # on the axis of requests
+MOST_NAMES = 60  # on the axis of requests
 
 
 def save(file: Path, timeline: Timeline, about: str, num_blocks: int) -> None:
