@@ -165,10 +165,10 @@ def test_the_command_says_what_it_simulates_and_writes_what_it_said(workload, tm
     first = told.splitlines()[:4]
     assert first[0].startswith("machine ") and first[1].startswith("cost      modelled: H100")
     assert first[2] == "seed      5"
-    assert "1 texts counted as 8 tokens + 1 for every 4 characters" in first[3]
+    assert "1 texts counted as 28 tokens + 1 for every 4 characters" in first[3]
     done = json.loads(file.read_text(encoding="utf-8"))
     assert done["cost"]["source"] == "modelled" and done["seed"] == 5
-    assert done["num_prompt_tokens"] == 40 + 12 + 40 and done["num_output_tokens"] == 17
+    assert done["num_prompt_tokens"] == 40 + 32 + 40 and done["num_output_tokens"] == 17
     assert [row["who"] for row in done["counts"]] == [
         "all", "priority 0", "priority 1", "tenant x", "tenant y",
     ]  # fmt: skip

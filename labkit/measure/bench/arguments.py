@@ -111,12 +111,14 @@ def add_dtype(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_workload(parser: argparse.ArgumentParser) -> None:
+def add_workload(
+    parser: argparse.ArgumentParser, built_in: str = "16 built-in requests, 8 to 96 tokens out"
+) -> None:
     parser.add_argument(
         "--workload",
         type=path,
         metavar="FILE",
-        help="JSONL, a request a line (default: 16 built-in requests, 8 to 96 tokens out)",
+        help=f"JSONL, a request a line (default: {built_in})",
     )
 
 

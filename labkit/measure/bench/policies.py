@@ -28,7 +28,8 @@ it once by computing again and once by swapping to the host's memory.
   TTFT      first token - arrival; waiting in line is part of it
   E2E       last token - arrival
   on time   requests that ended within their deadline_ms of the workload, over all of the class.
-            Only the policy "deadline" ends a request for it; the others just come too late
+            An engine ends a request at its deadline under any policy; here only the run of
+            "deadline" is given them, and the others just come too late
   goodput   requests on time / (last token - first arrival), over all classes
   differs   requests whose tokens are not those of the first policy
   simulated the same arrivals through the same scheduler on a virtual clock, with the steps of
@@ -77,7 +78,7 @@ TOTALS = [
 
 
 def add_options(parser) -> None:
-    arguments.add_workload(parser)
+    arguments.add_workload(parser, "built in, 15 s of arrivals of the three classes")
     arguments.add_model(parser)
     arguments.add_dtype(parser)
     parser.add_argument(

@@ -21,7 +21,13 @@ from labkit.measure.simulate.fleet import Fleet
 from labkit.measure.simulate.pool import LeanPool
 from labkit.measure.simulate.records import Records
 from labkit.measure.simulate.replica import Replica
-from labkit.measure.simulate.requests import Arrival, at_rate, full_hashes, of_workload
+from labkit.measure.simulate.requests import (
+    TEMPLATE_TOKENS,
+    Arrival,
+    at_rate,
+    full_hashes,
+    of_workload,
+)
 from labkit.measure.simulate.slo import SLO
 from labkit.measure.simulate.synthetic import synthetic
 from labkit.measure.simulate.timeline import MOST_ROWS, Timeline
@@ -99,7 +105,8 @@ def read_arrivals(chosen: Namespace) -> tuple[Iterable[Arrival], int, str, int]:
     arrivals = of_workload(asked)[: chosen.requests]
     source = f"{len(arrivals):,} of {chosen.workload.name}"
     if num_texts:
-        source += f"; {num_texts:,} texts counted as 8 tokens + 1 for every 4 characters"
+        estimate = f"{TEMPLATE_TOKENS} tokens + 1 for every 4 characters"
+        source += f"; {num_texts:,} texts counted as {estimate}"
     return arrivals, len(arrivals), source, len({one.tenant for one in arrivals})
 
 

@@ -18,8 +18,10 @@ cards takes minutes on a laptop, and gives the same schedule on every machine.
 
 What arrives     --trace    a CSV of Azure's public traces (TIMESTAMP, ContextTokens,
                             GeneratedTokens; github.com/Azure/AzurePublicDataset)
-                 --workload a JSONL file of this project; a text is counted as 8 tokens and
-                            one for every 4 characters, token ids exactly
+                 --workload JSONL, one object a line: id, max_tokens, prompt or
+                            prompt_token_ids, and arrival_s, priority (lower runs first),
+                            tenant, deadline_ms from the arrival; a text is counted as 28
+                            tokens and one for every 4 characters, token ids exactly
                  --synthetic code or conv: gaps and lengths like those of the traces
 What serves      --card (H100 unless told, with a model of 8e9 parameters), --measure (this
                  machine) or --cost (a file); --num-blocks is of one replica
@@ -148,7 +150,8 @@ def add_cost(group) -> None:
     how.add_argument(
         "--card", choices=[*CARDS], help="modelled: max(bytes / bandwidth, FLOP / peak)"
     )
-    how.add_argument("--cost", type=readable, metavar="FILE", help="coefficients, JSON")
+    what = "coefficients: JSON, as --json writes it under 'cost'; needs --num-blocks"
+    how.add_argument("--cost", type=readable, metavar="FILE", help=what)
     how.add_argument("--measure", action="store_true", help="steps of --model on this machine")
     for name, text in {
         "model-params": "parameters (default: 8e9)",

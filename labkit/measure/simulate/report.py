@@ -18,6 +18,7 @@ FORMULAS = [
     "ITL = gap between two tokens of a request (counted in buckets 1% wide)",
     "TPOT = (E2E - TTFT) / (tokens - 1); E2E = last token - arrival; percentiles by nearest rank",
     "goodput = requests that meet every SLO / (last token - first arrival)",
+    "latencies are of requests that ended with an answer; late and failed ones miss the SLO",
 ]
 PERCENTS = (50, 90, 99)
 MOST_TENANTS = 8  # printed; the JSON has all
@@ -184,5 +185,6 @@ def tell_fairness(report: Report, fleet: Fleet) -> None:
     report.say(
         f"fairness: while both had requests in line, two tenants' service (prompt tokens + "
         f"{fairness.OUTPUT_WEIGHT} x output tokens) differed by at most {largest:,}; the bound "
-        f"of the fair policy is {limit:,}"
+        f"of the fair policy is {limit:,}. It says nothing of a tenant that always goes first: "
+        "who never waits is not compared"
     )

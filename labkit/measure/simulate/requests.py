@@ -11,7 +11,7 @@ from labkit.measure.workload import WorkloadRequest
 from labkit.model.sampling_params import SamplingParams
 
 CHARACTERS_PER_TOKEN = 4  # of English text, roughly, where no tokenizer is at hand
-TEMPLATE_TOKENS = 8  # what a chat template puts around a message, roughly
+TEMPLATE_TOKENS = 28  # what a chat template puts around a message: SmolLM2's, roughly
 
 
 class Arrival(NamedTuple):
