@@ -7,6 +7,7 @@ counts from dispatch, since a request that waits there for its first token is wo
 import hashlib
 import heapq
 import random
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ def tokens_of(request) -> int:
     return len(request.prompt_token_ids) + request.max_tokens
 
 
-class Router:
+class Router(ABC):
     """The interface of all routers, and the count of what is under way.
 
     `choose(request, replicas)` gives an index of `replicas`, always of a healthy one; it raises
@@ -49,8 +50,9 @@ class Router:
     def __init__(self, seed: int = 0):
         self.seed = seed
 
+    @abstractmethod
     def choose(self, request, replicas: Sequence[Replica]) -> int:
-        raise NotImplementedError
+        """The index of the replica that gets the request."""
 
     def dispatched(self, request, replica: Replica) -> None:
         """The request was sent to `replica`: it is part of its load from now on."""

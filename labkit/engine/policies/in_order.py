@@ -1,6 +1,7 @@
 """Policies that serve by a number which a request has: the smallest first."""
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from itertools import count
 
@@ -8,7 +9,7 @@ from labkit.engine.policies.fcfs import FCFS
 from labkit.engine.request import Request
 
 
-class InOrder(FCFS):
+class InOrder(FCFS, ABC):
     """The smallest `key` first; of equal keys the one that came first.
 
     A preempted request keeps the place in line that it got when it came. So does a key: it must
@@ -22,8 +23,9 @@ class InOrder(FCFS):
         self.line: list[tuple] = []  # a heap of (key, turn, request), with entries that are dead
         self.turns = count(1)
 
+    @abstractmethod
     def key(self, request: Request) -> float:
-        raise NotImplementedError
+        """Who has the smallest goes first."""
 
     def place(self, request: Request) -> tuple[float, int]:
         return self.key(request), request.turn

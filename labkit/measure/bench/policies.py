@@ -17,6 +17,7 @@ from labkit.measure.bench.drive import Run, Tell, drive, percentile, warm_up
 from labkit.measure.bench.ladder import differences
 from labkit.measure.bench.report import Column, Report, percent
 from labkit.measure.simulate import plot
+from labkit.measure.simulate.measured import measured_on
 from labkit.measure.simulate.timeline import Timeline, state_of
 
 SUMMARY = "chat, agents and a batch job on one engine, under each policy"
@@ -101,7 +102,7 @@ def run(options: Namespace, report: Report) -> None:
     with stages.stage("model"):
         loaded = rungs.load_for("preemptive", options.model, options.dtype, "cpu")
     with stages.stage("steps, for the simulation") as tell:
-        cost = simulated.cost_of(loaded, tell, options.seed)
+        cost, _ = measured_on(loaded, options.dtype, tell, options.seed)
     for policy, preemption in RUNS:
         with stages.stage(f"{policy}, {preemption}") as tell:
             watched, run = measure(policy, preemption, loaded, asked, options.slots, tell)

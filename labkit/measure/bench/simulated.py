@@ -1,10 +1,8 @@
 """What the simulator says of a run that was just measured: the same arrivals and scheduler."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from statistics import fmean
 
-from labkit import rungs
 from labkit.engine.policies import make_policy
 from labkit.engine.request import Request
 from labkit.engine.scheduler import Scheduler
@@ -12,21 +10,11 @@ from labkit.fleet.routing import RoundRobin
 from labkit.measure.bench.drive import Run
 from labkit.measure.simulate.cost import CostModel
 from labkit.measure.simulate.fleet import Fleet
-from labkit.measure.simulate.measured import copy_seconds, measure
 from labkit.measure.simulate.pool import LeanPool
 from labkit.measure.simulate.records import Records
 from labkit.measure.simulate.replica import Replica
 from labkit.measure.simulate.requests import Arrival
 from labkit.measure.simulate.watch import Watch
-
-
-def cost_of(loaded, tell: Callable[[str], None], seed: int) -> CostModel:
-    """How long steps of this model take here, measured now."""
-    engine = rungs.make("continuous", loaded, prefix_caching=False)
-    samples = measure(engine, loaded.model.config.vocab_size, seed, tell)
-    cost = CostModel.fit(samples, per_swapped_block_s=copy_seconds(engine))
-    error = 100 * cost.error(samples)
-    return replace(cost, about=f"{len(samples)} measured here, the fit is off by {error:.0f}%")
 
 
 def predict(engine, cost: CostModel, policy: str, requests: Sequence[Request], run: Run) -> dict:

@@ -57,7 +57,13 @@ def measured(model: str, dtype: str, tell: Callable[[str], None], seed: int = 0)
     """The cost model of `model` on this CPU, and how many blocks of 16 tokens 1 GiB holds."""
     from labkit import rungs
 
-    loaded = rungs.load_for("continuous", model, dtype, "cpu")
+    return measured_on(rungs.load_for("continuous", model, dtype, "cpu"), dtype, tell, seed)
+
+
+def measured_on(loaded, dtype: str, tell: Callable[[str], None], seed: int = 0):
+    """The same for a model that is loaded already."""
+    from labkit import rungs
+
     engine = rungs.make("continuous", loaded, prefix_caching=False)
     samples = measure(engine, loaded.model.config.vocab_size, seed, tell)
     cost = CostModel.fit(samples, per_swapped_block_s=copy_seconds(engine))
