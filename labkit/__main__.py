@@ -15,7 +15,8 @@ usage: python3 -m labkit COMMAND [options]        (Windows: py -m labkit COMMAND
   lab        open the workbook in JupyterLab; the first time this sets everything up
   test       the same set-up, and then every test
   doctor     look at this machine and this checkout, and say what to mend
-  bench      measure: the rungs of the ladder, throughput, a decode step, the scheduler
+  serve      the server: OpenAI's API, and a page with a chat and the live engine
+  bench      measure: the rungs of the ladder, a server under load, a decode step, the scheduler
   simulate   the scheduler on a virtual clock: traces, policies, many replicas
   notebooks  build and check the notebooks (for whoever writes them)
 

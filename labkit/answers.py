@@ -1,11 +1,16 @@
-"""What the library gives back: answers as text, whole and in pieces, from an engine's events."""
+"""Answers as text, whole and in pieces, from an engine's events: for the library and the server."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from labkit.engine.request import FinishReason, Request, StepEvent
-from labkit.model.sampling import Logprobs
+from labkit.engine.request import FinishReason, StepEvent
+from labkit.model.sampling_params import SamplingParams
 from labkit.model.text import TextStream
+
+if TYPE_CHECKING:
+    from labkit.model.sampling import Logprobs
 
 
 @dataclass
@@ -14,7 +19,7 @@ class Output:
 
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
-    logprobs: list[Logprobs] = field(default_factory=list)  # if they were asked for
+    logprobs: list["Logprobs"] = field(default_factory=list)  # if they were asked for
     finish_reason: FinishReason | None = None
     error: str | None = None  # with finish_reason "error"
 
@@ -40,17 +45,28 @@ class Piece:
     text: str
     token_id: int | None
     finish_reason: FinishReason | None = None
-    logprobs: Logprobs | None = None
+    logprobs: "Logprobs | None" = None
     error: str | None = None
 
 
 class Answer:
-    """Turns the events of one request into text, and ends it at a stop string."""
+    """Turns the events of one request into text, and ends it at a stop string.
 
-    def __init__(self, engine, request: Request, index: int, pieces: deque[Piece]):
-        params = request.sampling
-        self.engine, self.request, self.index, self.pieces = engine, request, index, pieces
-        self.stream = TextStream(engine.tokenizer, params.stop, params.skip_special_tokens)
+    `pieces` gets what is new; several answers may share it. `abort` ends the request in the engine.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        params: SamplingParams,
+        tokenizer,
+        pieces: deque[Piece],
+        abort: Callable[[str], object],
+        index: int = 0,
+    ):
+        self.request_id, self.params, self.index = request_id, params, index
+        self.pieces, self.abort = pieces, abort
+        self.stream = TextStream(tokenizer, params.stop, params.skip_special_tokens)
         self.output = Output()
 
     @property
@@ -67,17 +83,17 @@ class Answer:
             if logprobs is not None:
                 self.output.logprobs.append(logprobs)
             if reason != "stop":  # the token that ends a text is not part of it
-                may_stop = len(self.output.token_ids) > self.request.sampling.min_tokens
+                may_stop = len(self.output.token_ids) > self.params.min_tokens
                 text = self.stream.push(event.token_id, may_stop)
         if self.stream.stopped is not None:
-            self.engine.core.abort(self.request.request_id)
+            self.abort(self.request_id)
             reason = "stop"
         self.add(text, reason, event.token_id, logprobs, getattr(event, "error", None))
 
-    def end(self, reason: FinishReason) -> None:
+    def end(self, reason: FinishReason, error: str | None = None) -> None:
         """Ends the answer with no further token."""
         if self.is_open:
-            self.add("", reason)
+            self.add("", reason, error=error)
 
     def add(self, text: str, reason, token_id=None, logprobs=None, error=None) -> None:
         """A piece; the last one, when there is a reason, with the text that was held back."""

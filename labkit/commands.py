@@ -104,7 +104,18 @@ def run_simulate(arguments: list[str]) -> int:
     return inside("labkit.measure.simulate", arguments)
 
 
+def run_serve(arguments: list[str]) -> int:
+    """Serves; options are looked at before anything is set up."""
+    os.environ["LABKIT_STARTED_IN"] = os.getcwd()  # what runs inside starts in the checkout
+    from labkit.serving import options
+
+    options.parse(arguments)
+    bootstrap.ensure_environment(command=shlex.join(["serve", *arguments]))
+    return environment.become("labkit.serving", arguments)
+
+
 COMMANDS = {
+    "serve": run_serve,
     "lab": run_lab,
     "test": run_test,
     "doctor": run_doctor,

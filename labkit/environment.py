@@ -106,6 +106,17 @@ def inside(module: str, arguments: list[str]) -> int:
         signal.signal(signal.SIGTERM, before)
 
 
+def become(module: str, arguments: list[str]) -> int:
+    """As `inside`, but in the place of this process, where the system can do that: who ends or
+    kills this one then means the module itself, and nothing is left behind."""
+    if sys.platform == "win32":
+        return inside(module, arguments)
+    os.chdir(paths.repo_root())
+    command = [str(venv_python()), "-m", module, *arguments]
+    sys.stdout.flush()
+    os.execve(command[0], command, {**LARGE_PAGES, **clean(dict(os.environ))})
+
+
 def wait(process: subprocess.Popen) -> int:
     """Waits for a child that has got Ctrl-C as well, and decides by itself when to end."""
     while True:

@@ -163,10 +163,10 @@ class Engine:
         completions = []
         try:
             for prompt, its_params in zip(prompts, each, strict=True):
-                mine = self.answers_to(self.add(prompt, its_params))
+                requests = self.add(prompt, its_params)
+                mine = self.answers_to(requests)
                 answers += mine
-                first = mine[0].request
-                outputs = [answer.output for answer in mine]
+                first, outputs = requests[0], [answer.output for answer in mine]
                 completions.append(Completion(first.request_id, first.prompt_token_ids, outputs))
             while any(answer.is_open for answer in answers):
                 self.step()
@@ -199,16 +199,19 @@ class Engine:
     def answers_to(self, requests: list[Request]) -> list[Answer]:
         """Answers that `step` will fill, with one line of pieces for all of them."""
         pieces = deque()
-        answers = [Answer(self, request, i, pieces) for i, request in enumerate(requests)]
-        self.answers |= {answer.request.request_id: answer for answer in answers}
+        answers = [
+            Answer(r.request_id, r.sampling, self.tokenizer, pieces, self.core.abort, index)
+            for index, r in enumerate(requests)
+        ]
+        self.answers |= {answer.request_id: answer for answer in answers}
         return answers
 
     def leave(self, answers: list[Answer]) -> None:
         """Nobody waits for these any more: what is unfinished is aborted."""
         for answer in answers:
-            del self.answers[answer.request.request_id]
+            del self.answers[answer.request_id]
             if answer.is_open:
-                self.abort(answer.request.request_id)
+                self.abort(answer.request_id)
 
     def refuse_what_the_rung_ignores(self, params: SamplingParams) -> None:
         """The first rung knows nothing but the most likely token."""

@@ -8,6 +8,7 @@ from labkit.engine.policies import FCFS, POLICIES, make_policy
 from labkit.engine.policies.preemption import PREEMPTIONS
 from labkit.model import loading
 from labkit.model.checkpoint import ModelError
+from labkit.paced_device import PacedModel
 
 BLOCK_SIZE = 16
 DEFAULT_KV_MEMORY = 2**30  # bytes
@@ -16,12 +17,16 @@ DEFAULT_SWAP_MEMORY = 2**28  # bytes
 ON_TRANSFORMERS = ("naive", "static")
 
 
-def load_for(rung: str, model: str, dtype: str, device: str) -> loading.LoadedModel:
+def load_for(
+    rung: str, model: str, dtype: str, device: str, with_tokenizer: bool = True
+) -> loading.LoadedModel:
     """The model as `rung` runs it: the first two on `transformers`, the others on our decoder."""
     if rung not in RUNGS:
         raise ValueError(f"rung {rung!r} is not known; accepted are {', '.join(RUNGS)}")
     if rung not in ON_TRANSFORMERS:
-        return loading.load_decoder(model, dtype=dtype, device=device)
+        return loading.load_decoder(
+            model, dtype=dtype, device=device, with_tokenizer=with_tokenizer
+        )
     if dtype == loading.INT8:
         raise ModelError(f"dtype 'int8' needs labkit's decoder; rung {rung!r} runs transformers")
     return loading.load(model, dtype=dtype, device=device)
@@ -38,32 +43,50 @@ def parse_bytes(amount: int | str) -> int:
     return int(float(found[1]) * 1024 ** (" KMGT".index(found[2] or " ")))
 
 
-def blocks_in(kv_memory: int | str, decoder, block_size: int, name: str = "kv_memory") -> int:
-    """How many blocks fit in `kv_memory`. ValueError when not even one does."""
+def bytes_of_block(decoder, block_size: int) -> int:
+    """What one block of the cache of `decoder` takes."""
     from labkit.model.kv_cache import bytes_per_block
 
-    one = bytes_per_block(decoder.config, block_size, decoder.dtype, decoder.device)
-    count = parse_bytes(kv_memory) // one
+    return bytes_per_block(decoder.config, block_size, decoder.dtype, decoder.device)
+
+
+def blocks_in(memory: int | str, one: int, block_size: int, name: str = "kv_memory") -> int:
+    """How many blocks of `one` bytes fit in `memory`. ValueError when not even one does."""
+    count = parse_bytes(memory) // one
     if count < 1:
         raise ValueError(
-            f"{name} {kv_memory!r} is less than one block of {block_size} tokens, "
+            f"{name} {memory!r} is less than one block of {block_size} tokens, "
             f"{one:,} bytes; give more, or a smaller block_size"
         )
     return count
 
 
-def refuse_beyond_memory(num_blocks: int, block_size: int, decoder, on: str = "") -> None:
-    """ValueError when the device could not hold such a cache even if it had nothing else."""
-    from labkit.model.kv_cache import bytes_per_block
+def blocks_of_cache(
+    num_blocks: int | None, kv_memory: int | str | None, one: int, block_size: int, default: int
+) -> int:
+    """How many blocks of `one` bytes a cache gets; what fits in `default` bytes if neither is
+    given. ValueError when both are."""
+    if num_blocks is None:
+        return blocks_in(default if kv_memory is None else kv_memory, one, block_size)
+    if kv_memory is not None:
+        raise ValueError(f"num_blocks {num_blocks} and kv_memory {kv_memory!r}: give one of them")
+    return num_blocks
 
-    needed = num_blocks * bytes_per_block(decoder.config, block_size, decoder.dtype, decoder.device)
-    device = on or str(decoder.device)
-    if device == "cpu":
-        there, _ = machine.memory()
-    else:
-        import torch
 
-        _, there = torch.cuda.mem_get_info(decoder.device)
+def memory_of(device) -> int | None:
+    """Bytes that a device has in all; None where that is not known."""
+    if str(device) == "cpu":
+        return machine.memory()[0]
+    import torch
+
+    return torch.cuda.mem_get_info(device)[1]
+
+
+def refuse_beyond_memory(
+    num_blocks: int, block_size: int, one: int, device: str, there: int | None
+) -> None:
+    """ValueError when `device` could not hold such a cache in the bytes that are `there`."""
+    needed = num_blocks * one
     if there is not None and needed > there:
         raise ValueError(
             f"{num_blocks} blocks of {block_size} tokens are {needed:,} bytes, and "
@@ -71,13 +94,13 @@ def refuse_beyond_memory(num_blocks: int, block_size: int, decoder, on: str = ""
         )
 
 
-def longest_sequence(decoder, room: int, max_model_len: int | None) -> int:
+def longest_sequence(max_position: int, room: int, max_model_len: int | None) -> int:
     """How many tokens one request may have, prompt and output.
 
-    `room` is what the cache holds for one request. ValueError when `max_model_len` asks for
-    more than the model or the cache has, with both numbers.
+    The model has `max_position`, the cache `room` for one request. ValueError when
+    `max_model_len` asks for more than either has, with both numbers.
     """
-    limit = min(decoder.config.max_position, room)
+    limit = min(max_position, room)
     if max_model_len is None:
         return limit
     if max_model_len < 2:
@@ -85,7 +108,7 @@ def longest_sequence(decoder, room: int, max_model_len: int | None) -> int:
     if max_model_len > limit:
         raise ValueError(
             f"max_model_len is {max_model_len}, the model has positions for "
-            f"{decoder.config.max_position} tokens and the KV cache room for {room}; "
+            f"{max_position} tokens and the KV cache room for {room}; "
             "lower it, or give the cache more blocks"
         )
     return max_model_len
@@ -126,14 +149,11 @@ def make(
         "cuda_graphs": cuda_graphs or None, "itl_target_ms": itl_target_ms, "policy": policy,
         "preemption": preemption, "swap_memory": swap_memory,
     }  # fmt: skip
-    refuse_unknown(rung, {name for name, value in given.items() if value is not None})
-    for name in COUNTS:
-        refuse_no_count(name, given[name])
-    if type(seed) is not int:
-        raise ValueError(f"seed is {seed!r}; a whole number is needed")
-    for name in ("prefix_caching", "cuda_graphs"):
-        if given[name] not in (None, True, False):
-            raise ValueError(f"{name} is {given[name]!r}; True or False is needed")
+    check_options(rung, given, seed)
+    if isinstance(loaded.model, PacedModel):
+        from labkit.paced import engine_for
+
+        return engine_for(loaded.model, loaded.eos_token_ids, rung, given, seed=seed, clock=clock)
     block_size = block_size or BLOCK_SIZE
     timing = {} if clock is None else {"clock": clock}
     ends = loaded.eos_token_ids
@@ -149,16 +169,15 @@ def make(
     if rung == "cached":
         from labkit.engine.cached import CachedEngine
 
-        room = longest_sequence(decoder, decoder.config.max_position, max_model_len)
+        max_position = decoder.config.max_position
+        room = longest_sequence(max_position, max_position, max_model_len)
         room = room if max_model_len else min(room, 1024)
         return CachedEngine(decoder, ends, max_num_seqs or 4, room, seed=seed, **timing)
-    if num_blocks is None:
-        memory = DEFAULT_KV_MEMORY if kv_memory is None else kv_memory
-        num_blocks = blocks_in(memory, decoder, block_size)
-    elif kv_memory is not None:
-        raise ValueError(f"num_blocks {num_blocks} and kv_memory {kv_memory!r}: give one of them")
-    refuse_beyond_memory(num_blocks, block_size, decoder)
-    longest = longest_sequence(decoder, num_blocks * block_size, max_model_len)
+    one, device = bytes_of_block(decoder, block_size), str(decoder.device)
+    num_blocks = blocks_of_cache(num_blocks, kv_memory, one, block_size, DEFAULT_KV_MEMORY)
+    refuse_beyond_memory(num_blocks, block_size, one, device, memory_of(device))
+    room = num_blocks * block_size
+    longest = longest_sequence(decoder.config.max_position, room, max_model_len)
     if rung == "paged":
         from labkit.engine.paged import PagedEngine
 
@@ -170,9 +189,9 @@ def make(
 
     preemptive = {}
     if rung == "preemptive":
-        preemptive = preemption_of(decoder, policy, preemption, swap_memory, block_size)
-    if itl_target_ms is not None and not (is_number(itl_target_ms) and 0 < itl_target_ms < 1e9):
-        raise ValueError(f"itl_target_ms is {itl_target_ms!r}; milliseconds above 0 are needed")
+        preemptive = preemption_of(policy, preemption, swap_memory, one, block_size)
+        on_host = preemptive.get("num_host_blocks", 0)
+        refuse_beyond_memory(on_host, block_size, one, "cpu", memory_of("cpu"))
     if cuda_graphs:
         from labkit.model.cuda_graphs import GraphDecoder
 
@@ -193,8 +212,9 @@ def make(
     )
 
 
-def preemption_of(decoder, policy, preemption, swap_memory, block_size: int) -> dict:
-    """The options of the last rung as `ContinuousEngine` takes them. ValueError as `make`."""
+def preemption_of(policy, preemption, swap_memory, one: int, block_size: int) -> dict:
+    """The options of the last rung as `ContinuousEngine` takes them; a block has `one` bytes.
+    ValueError as `make`."""
     policy = "priority" if policy is None else policy
     policy = make_policy(policy) if isinstance(policy, str) else policy
     if not isinstance(policy, FCFS):
@@ -207,8 +227,7 @@ def preemption_of(decoder, policy, preemption, swap_memory, block_size: int) -> 
             raise ValueError(f"swap_memory {swap_memory!r} is of no use with preemption recompute")
         return {"policy": policy, "preemption": preemption}
     memory = DEFAULT_SWAP_MEMORY if swap_memory is None else swap_memory
-    blocks = blocks_in(memory, decoder, block_size, "swap_memory")
-    refuse_beyond_memory(blocks, block_size, decoder, on="cpu")
+    blocks = blocks_in(memory, one, block_size, "swap_memory")
     return {"policy": policy, "preemption": preemption, "num_host_blocks": blocks}
 
 
@@ -227,6 +246,22 @@ OPTIONS = {
     },
 }  # fmt: skip
 COUNTS = ("num_blocks", "block_size", "max_model_len", "max_num_seqs", "max_num_batched_tokens")
+
+
+def check_options(rung: str, given: dict, seed) -> None:
+    """ValueError for an option that a rung doesn't have, or that is not of its kind; None is
+    one that isn't given."""
+    refuse_unknown(rung, {name for name, value in given.items() if value is not None})
+    for name in COUNTS:
+        refuse_no_count(name, given[name])
+    if type(seed) is not int:
+        raise ValueError(f"seed is {seed!r}; a whole number is needed")
+    for name in ("prefix_caching", "cuda_graphs"):
+        if given[name] not in (None, True, False):
+            raise ValueError(f"{name} is {given[name]!r}; True or False is needed")
+    target = given["itl_target_ms"]
+    if target is not None and not (is_number(target) and 0 < target < 1e9):
+        raise ValueError(f"itl_target_ms is {target!r}; milliseconds above 0 are needed")
 
 
 def refuse_no_count(name: str, value) -> None:

@@ -52,10 +52,13 @@ def load(name: str, *, dtype: str = "float32", device: str = "cpu") -> LoadedMod
     return LoadedModel(name, path, model, tokenizer, as_ids(model.generation_config.eos_token_id))
 
 
-def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> LoadedModel:
+def load_decoder(
+    name: str, *, dtype: str = "float32", device: str = "cpu", with_tokenizer: bool = True
+) -> LoadedModel:
     """The same with labkit's own decoder, which also knows the dtype "int8" (on a CPU).
 
-    Weights are read one at a time: memory never holds the model twice.
+    Weights are read one at a time: memory never holds the model twice. Who works on tokens only
+    is ready sooner without a tokenizer; `LoadedModel.tokenizer` is None then.
     """
     accepted = (*DTYPES, INT8)
     if dtype not in accepted:
@@ -64,7 +67,7 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
         raise ModelError(f"dtype 'int8' runs on the CPU only, not on {device!r}; try bfloat16")
     path = None if name == TINY else resolve(name)
     with garbage_left(), ThreadPoolExecutor(1) as beside:
-        if path:  # Python's work, while the weights are packed
+        if path and with_tokenizer:  # Python's work, while the weights are packed
             its_tokenizer = beside.submit(read_tokenizer, path)
         import torch
 
@@ -90,7 +93,9 @@ def load_decoder(name: str, *, dtype: str = "float32", device: str = "cpu") -> L
         else:
             decoder = kind(shape, tensors, dtype=getattr(torch, dtype), device=device)
         decoder.prepare()
-        tokenizer = its_tokenizer.result() if path else tiny_tokenizer()
+        tokenizer = None
+        if with_tokenizer:
+            tokenizer = its_tokenizer.result() if path else tiny_tokenizer()
     give_back_memory()
     return LoadedModel(name, path, decoder, tokenizer, as_ids(ends))
 

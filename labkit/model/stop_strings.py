@@ -37,6 +37,8 @@ class StopStrings:
         """The part of `pending + text` before the first place where a stop string is, or begins."""
         if self.met is not None:
             return ""
+        if not self.stop:
+            return text
         text = self.pending + text
         for place in range(len(text)):
             self.met = next((stop for stop in self.stop if text.startswith(stop, place)), None)

@@ -6,6 +6,21 @@ weights come from numpy's generator, which gives the same numbers on every platf
 
 SEED = 20
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+CONFIG = {  # as config.json would say it
+    "model_type": "llama",
+    "vocab_size": 256 + len(SPECIAL_TOKENS),
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": True,
+    "bos_token_id": 257,
+    "eos_token_id": 258,
+    "pad_token_id": 258,
+}
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' "
     "+ message['content'] + '<|im_end|>\n' }}{% endfor %}"
@@ -13,10 +28,9 @@ CHAT_TEMPLATE = (
 )
 
 
-def tiny_tokenizer():
+def tiny_backend():
     """256 bytes and three special tokens; every byte of UTF-8 is one token."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {letter: number for number, letter in enumerate(letters)}
@@ -24,8 +38,15 @@ def tiny_tokenizer():
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(t, special=True) for t in SPECIAL_TOKENS])
+    return tokenizer
+
+
+def tiny_tokenizer():
+    """The same as `transformers` has tokenizers, with a chat template."""
+    from transformers import PreTrainedTokenizerFast
+
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
+        tokenizer_object=tiny_backend(),
         unk_token="<|endoftext|>",
         bos_token="<|im_start|>",
         eos_token="<|im_end|>",
@@ -42,22 +63,7 @@ def tiny_model():
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    num_special = len(SPECIAL_TOKENS)
-    config = LlamaConfig(
-        vocab_size=256 + num_special,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=512,
-        tie_word_embeddings=True,
-        bos_token_id=257,
-        eos_token_id=258,
-        pad_token_id=258,
-    )
-    model = LlamaForCausalLM(config).eval()
+    model = LlamaForCausalLM(LlamaConfig.from_dict(CONFIG)).eval()
     random = numpy.random.default_rng(SEED)
     with torch.no_grad():
         for name, weight in model.named_parameters():

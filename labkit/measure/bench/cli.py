@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from labkit.console import SetupError
 from labkit.environment import again
-from labkit.measure.bench import arguments, decode, ladder, offline, policies, scheduler
+from labkit.measure.bench import arguments, decode, ladder, offline, policies, scheduler, serve
 from labkit.measure.bench.report import Report
 
 BENCHES = {
@@ -14,6 +14,7 @@ BENCHES = {
     "decode": decode,
     "scheduler": scheduler,
     "policies": policies,
+    "serve": serve,
 }
 DESCRIPTION = """\
 Measures on this machine, and prints the machine, the formula and the seed with every table.
@@ -25,11 +26,17 @@ def parse(argv: list[str]) -> Namespace:
     """The options. Prints a help or one line about what is wrong, and exits, when it must."""
     parser = arguments.Parser(prog=again("bench"), description=DESCRIPTION)
     benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
+    subs = {}
     for name, bench in BENCHES.items():
-        sub = benches.add_parser(name, help=bench.SUMMARY, description=bench.HELP)
+        subs[name] = sub = benches.add_parser(name, help=bench.SUMMARY, description=bench.HELP)
         bench.add_options(sub)
         arguments.add_common(sub)
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    check = getattr(BENCHES[options.bench], "contradiction", None)
+    problem = check and check(options)
+    if problem:
+        subs[options.bench].error(problem)
+    return options
 
 
 def main(argv: list[str]) -> int:

@@ -1,0 +1,106 @@
+"""The engine process: loads the model, then does steps. It knows tokens, and no text or HTTP.
+
+    python -m labkit.serving.engine_process     with an `EngineConfig` as JSON on standard input
+
+It lives as long as its standard input is open: when the API process ends, however that ends, the
+system closes the pipe, and the engine ends with it.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import msgspec
+import zmq
+
+from labkit.serving import messages
+from labkit.serving.messages import EngineConfig, Failed
+
+
+def main() -> int:
+    config = msgspec.json.decode(sys.stdin.buffer.readline(), type=EngineConfig)
+    threading.Thread(target=end_with_parent, args=(sys.stdin.fileno(),), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the API process, which drains
+    die_with_parent()
+    with zmq.Context() as context:
+        inbox, outbox = context.socket(zmq.PULL), context.socket(zmq.PUSH)
+        inbox.connect(config.inbox)
+        outbox.connect(config.outbox)
+
+        def send(message) -> None:
+            outbox.send(messages.encode(message))
+
+        def receive(wait: bool):
+            if not inbox.poll(None if wait else 0):
+                return None
+            return messages.decode_to_engine(inbox.recv())
+
+        status = serve(config, receive, send)
+        inbox.close()
+        outbox.close(linger=1000)  # ms, for the last words
+        return status
+
+
+def serve(config: EngineConfig, receive, send) -> int:
+    """Loads the model and answers messages until a `Stop`; returns the exit status."""
+    try:
+        loop, ready = load(config)
+    except (ValueError, OSError, RuntimeError, MemoryError, ImportError) as error:
+        send(Failed(" ".join(str(error).split()) or type(error).__name__))
+        return 1
+    from labkit.serving.engine_loop import run
+
+    send(ready)
+    run(loop, receive, send)
+    return 0
+
+
+def load(config: EngineConfig):
+    """The engine loop of a configuration, and what the API has to know of it."""
+    began, mine = time.monotonic(), None
+    if config.mine:  # before anything is imported that a learner's part may be in
+        from labkit.mine import install
+
+        mine = install()
+    from labkit import rungs
+    from labkit.library import Engine
+    from labkit.serving.engine_loop import EngineLoop
+
+    options = {**config.options, "clock": time.monotonic}
+    if config.device.startswith("paced:"):
+        from labkit import paced
+
+        loaded = paced.load(config.model, config.device.removeprefix("paced:"), config.dtype)
+    else:
+        loaded = rungs.load_for(
+            config.rung, config.model, config.dtype, config.device, with_tokenizer=False
+        )
+    engine = Engine(loaded, config.rung, **options)
+    loop = EngineLoop(engine, config.max_queued_requests)
+    shape = loaded.model.config
+    positions = getattr(shape, "max_position", None) or shape.max_position_embeddings
+    ready = loop.describe(config.dtype, config.device, positions, time.monotonic() - began)
+    if mine is not None:
+        ready.mine, ready.problems = mine.loaded, mine.problems
+    return loop, ready
+
+
+def end_with_parent(stdin: int) -> None:
+    """Waits for the end of standard input, then ends this process at once."""
+    while os.read(stdin, 1024):
+        pass
+    os._exit(0)
+
+
+def die_with_parent() -> None:
+    """On Linux the kernel ends this process with its parent, even where Python hangs."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""What a request must pass before any route sees it: size, kind, host, key. Plain ASGI."""
+
+import hmac
+import ipaddress
+
+from starlette.exceptions import HTTPException
+
+from labkit.serving.errors import APIError
+
+MOST_BYTES = 2 * 1024 * 1024  # of a body
+MOST_DRAINED = 256 * 1024 * 1024  # of a body that is too large, read so that its sender hears why
+TOO_LARGE = f"the body is larger than {MOST_BYTES:,} bytes; send less at once"
+OPEN_PATHS = ("/", "/health", "/ready", "/openapi.json", "/favicon.ico")
+
+
+class Guards:
+    """Refuses what no route should have to look at.
+
+    `api_key` is compared in constant time. Without one, a server on this machine only answers
+    requests for this machine: a page of another host, opened in a browser here, could otherwise
+    have its own name point here and read the answers (DNS rebinding).
+    """
+
+    def __init__(self, app, api_key: str | None = None, local_only: bool = True):
+        self.app, self.local_only = app, local_only and not api_key
+        self.key = api_key and f"Bearer {api_key}".encode()
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        headers = dict(scope["headers"])
+        error = self.refusal(scope, headers)
+        if error is None and (length(headers) or 0) > MOST_BYTES:
+            error = APIError(413, TOO_LARGE, "body")
+        if error is None:
+            return await self.app(scope, bounded(receive), send)
+        if b"expect" not in headers:  # else its sender waits to hear whether to send at all
+            await drain(receive)
+        await error.response()(scope, receive, send)
+
+    def refusal(self, scope, headers: dict[bytes, bytes]) -> APIError | None:
+        path = scope["path"]
+        if self.local_only and not is_local(headers.get(b"host", b"localhost").decode("latin-1")):
+            told = "this server is for this machine; call it 127.0.0.1, or give it --api-key"
+            return APIError(403, told, "Host")
+        if self.key and path not in OPEN_PATHS and not path.startswith("/page/"):
+            given = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(given, self.key):
+                told = "a key is needed: send the header 'Authorization: Bearer KEY'"
+                return APIError(401, told, code="invalid_api_key")
+        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        if scope["method"] == "POST" and not kind.endswith(b"json"):
+            told = f"the content type is {kind.decode('latin-1')!r}; send application/json"
+            return APIError(415, told, "Content-Type")
+        return None
+
+
+def length(headers: dict[bytes, bytes]) -> int | None:
+    try:
+        return int(headers[b"content-length"])
+    except (KeyError, ValueError):
+        return None
+
+
+def is_local(host: str) -> bool:
+    """Whether a Host header names this machine, or an address: no name that points elsewhere."""
+    name = host.rsplit("]", 1)[0].lstrip("[") if host.startswith("[") else host.rsplit(":", 1)[0]
+    if name.lower() == "localhost" or name.lower().endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def bounded(receive):
+    """`receive`, which fails with status 413 once more than may be has come in."""
+    total = 0
+
+    async def counted():
+        nonlocal total
+        message = await receive()
+        total += len(message.get("body", b""))
+        if total > MOST_BYTES:
+            if message.get("more_body"):
+                await drain(receive)
+            raise HTTPException(413, TOO_LARGE)
+        return message
+
+    return counted
+
+
+async def drain(receive) -> None:
+    """Reads the rest of a body and forgets it: who is still sending would not hear the answer."""
+    drained = 0
+    while drained < MOST_DRAINED:
+        message = await receive()
+        drained += len(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body"):
+            return

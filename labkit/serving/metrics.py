@@ -1,0 +1,129 @@
+"""What Prometheus reads at /metrics. Names are vLLM's where the meaning is the same.
+
+Counters live here, in the API process, so that they never fall when the engine starts again.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from labkit.serving.lifecycle import Choice
+from labkit.serving.messages import Step
+
+MOST_NAMES = 32  # of a label; who comes later is counted as OTHER
+OTHER = "other"
+TTFT_S = (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
+ITL_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
+LONG_S = (0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480)
+TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
+BY_CLASS = ["model_name", "class", "tenant"]
+
+
+class Names:
+    """The first names that come keep their own; so a label never has more than `MOST_NAMES`."""
+
+    def __init__(self):
+        self.known: set[str] = set()
+
+    def bounded(self, name: str) -> str:
+        if name not in self.known:
+            if len(self.known) >= MOST_NAMES:
+                return OTHER
+            self.known.add(name)
+        return name
+
+
+class Metrics:
+    """Told of what happens to requests and steps; see `Registry`."""
+
+    def __init__(self, model_name: str):
+        self.model_name, self.registry = model_name, CollectorRegistry()
+        self.tenants, self.classes = Names(), Names()
+        self.running = self.gauge("vllm:num_requests_running", "Requests that run")
+        self.waiting = self.gauge("vllm:num_requests_waiting", "Requests that wait, or wait again")
+        self.kv_usage = self.gauge("vllm:kv_cache_usage_perc", "Share of the blocks held, 0 to 1")
+        self.ready = self.gauge("labkit:engine_ready", "1 while the engine serves")
+        self.restarts = self.counter("labkit:engine_restarts", "Engines started after a failure")
+        self.busy = self.counter("labkit:device_busy_seconds", "Time in which the device computed")
+        self.steps = self.counter("labkit:engine_steps", "Steps of the engine")
+        self.refused = self.counter("labkit:requests_refused", "Requests refused", "status")
+        self.dropped = self.counter("labkit:streams_dropped", "Streams whose client didn't read")
+        self.prompt_tokens = self.counter("vllm:prompt_tokens", "Prompt tokens of started requests")
+        self.generation_tokens = self.counter("vllm:generation_tokens", "Tokens generated")
+        self.queries = self.counter("vllm:prefix_cache_queries", "Prompt tokens looked up")
+        self.hits = self.counter("vllm:prefix_cache_hits", "Prompt tokens found in the cache")
+        self.preemptions = self.counter("vllm:num_preemptions", "Preemptions")
+        name = "vllm:request_success"
+        self.success = self.counter(name, "Requests that ended", "finished_reason", *BY_CLASS[1:])
+        self.ttft = self.histogram("vllm:time_to_first_token_seconds", "TTFT", TTFT_S)
+        self.itl = self.histogram("vllm:inter_token_latency_seconds", "ITL", ITL_S)
+        self.e2e = self.histogram("vllm:e2e_request_latency_seconds", "E2E", LONG_S)
+        self.queue = self.histogram("vllm:request_queue_time_seconds", "Before running", LONG_S)
+        self.prompt_size = self.histogram("vllm:request_prompt_tokens", "Prompt tokens", TOKENS)
+        self.size = self.histogram("vllm:request_generation_tokens", "Output tokens", TOKENS)
+        self.groups: dict[tuple[int, str], tuple[str, str, str]] = {}
+        self.latencies: dict[tuple[str, str, str], tuple] = {}  # TTFT and ITL of a group
+
+    def gauge(self, name: str, told: str):
+        return Gauge(name, told, ["model_name"], registry=self.registry).labels(self.model_name)
+
+    def counter(self, name: str, told: str, *labels: str):
+        made = Counter(name, told, ["model_name", *labels], registry=self.registry)
+        return made if labels else made.labels(self.model_name)
+
+    def histogram(self, name: str, told: str, buckets):
+        return Histogram(name, told, BY_CLASS, registry=self.registry, buckets=buckets)
+
+    def group(self, choice: Choice) -> tuple[str, str, str]:
+        """The labels of a request: model, class (its priority), tenant."""
+        asked = choice.ticket.asked
+        key = (asked.priority, asked.tenant)
+        if key not in self.groups:
+            names = self.classes.bounded(str(asked.priority)), self.tenants.bounded(asked.tenant)
+            if len(self.groups) > MOST_NAMES**2:
+                return self.model_name, *names
+            self.groups[key] = (self.model_name, *names)
+        return self.groups[key]
+
+    # ---- told by the registry
+
+    def started(self, choice: Choice) -> None:
+        self.queue.labels(*self.group(choice)).observe(choice.started - choice.ticket.arrival)
+        self.prompt_tokens.inc(choice.num_prompt_tokens)
+        self.queries.inc(choice.num_prompt_tokens)
+        self.hits.inc(choice.num_cached_tokens)
+
+    def preempted(self, choice: Choice) -> None:
+        self.preemptions.inc()
+
+    def token(self, choice: Choice, now: float) -> None:
+        group = self.group(choice)
+        if group not in self.latencies:  # to find them by their labels takes longer than to add
+            self.latencies[group] = self.ttft.labels(*group), self.itl.labels(*group)
+        ttft, itl = self.latencies[group]
+        if choice.first_token is None:
+            ttft.observe(now - choice.ticket.arrival)
+        else:
+            itl.observe(now - choice.last_token)
+
+    def ended(self, choice: Choice, now: float) -> None:
+        group, reason = self.group(choice), choice.output.finish_reason
+        self.success.labels(self.model_name, reason, *group[1:]).inc()
+        if choice.num_tokens:
+            self.e2e.labels(*group).observe(now - choice.ticket.arrival)
+            self.prompt_size.labels(*group).observe(choice.num_prompt_tokens)
+            self.size.labels(*group).observe(choice.num_tokens)
+
+    def closed(self, ticket) -> None:
+        if ticket.dropped:
+            self.dropped.inc()
+
+    def stepped(self, step: Step, num_blocks: int = 0) -> None:
+        self.steps.inc()
+        self.generation_tokens.inc(sum(token.token_id is not None for token in step.tokens))
+        self.busy.inc(step.busy_s)
+        self.running.set(step.running)
+        self.waiting.set(step.waiting)
+        self.kv_usage.set(step.num_used_blocks / num_blocks if num_blocks else 0)
+
+    def text(self) -> bytes:
+        """Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,208 @@
+"""What `python3 -m labkit serve` can be told, and what of it is sensible. No torch."""
+
+import argparse
+import os
+from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
+from pathlib import Path
+
+from labkit.engine.policies import POLICIES
+from labkit.engine.policies.preemption import PREEMPTIONS
+from labkit.environment import again
+from labkit.model.loading import DTYPES, INT8
+from labkit.rungs import RUNGS
+
+DESCRIPTION = """\
+Serves a model with OpenAI's API: chat, completions, streaming. A page with a chat and the live
+engine is at /, the API's document at /openapi.json, Prometheus metrics at /metrics.
+
+  python3 -m labkit serve
+  python3 -m labkit serve --model Qwen/Qwen3-0.6B --dtype bfloat16 --kv-memory 4GB
+  python3 -m labkit serve --rung static              the batches of 4 of notebook 02
+  python3 -m labkit serve --rung naive --mine        with your own parts of the workbook in it
+  python3 -m labkit serve --device paced:H100        a card that isn't there: its times, no text
+
+  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'
+
+The engine runs in a process of its own; when it dies, open requests get an error, and it is
+started again. Ctrl-C or SIGTERM: what is open is finished first, a second Ctrl-C ends at once."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line, and ends with status 2."""
+
+    def error(self, message: str):
+        self.exit(2, f"FAIL {self.prog}: {message} (more: {self.prog} --help)\n")
+
+
+def parse(argv: list[str]) -> Namespace:
+    """The options. Prints a help or one line about what is wrong, and exits, when it must."""
+    parser = Parser(
+        prog=again("serve"), description=DESCRIPTION, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add_model(parser.add_argument_group("the model"))
+    add_engine(parser.add_argument_group("the engine"))
+    add_server(parser.add_argument_group("the server"))
+    add_limits(parser.add_argument_group("limits"))
+    options = parser.parse_args(argv)
+    options.served_model_name = options.served_model_name or options.model
+    options.model = located(options.model)
+    if options.device.startswith("paced:"):
+        options.device = "paced:" + located(options.device.removeprefix("paced:"))
+    options.api_key = options.api_key or os.environ.get("LABKIT_API_KEY") or None
+    if options.policy and options.rung not in (None, "preemptive"):
+        parser.error(f"--policy {options.policy} is of rung preemptive, not of {options.rung}")
+    options.rung = options.rung or "preemptive"
+    options.dtype = options.dtype or ("float32" if options.device == "cpu" else "bfloat16")
+    if options.device.startswith("paced:") and options.rung not in ("continuous", "preemptive"):
+        parser.error(f"--device {options.device} has rungs continuous and preemptive only")
+    return options
+
+
+def located(model: str) -> str:
+    """A path as the person who started the server means it; names stay as they are."""
+    path = Path(os.environ.get("LABKIT_STARTED_IN", "."), model)
+    return str(path.resolve()) if path.exists() else model
+
+
+def add_model(group) -> None:
+    group.add_argument(
+        "--model", default="smollm2-135m", metavar="NAME",
+        help="smollm2-135m (default), tiny, a folder or a hub name",
+    )  # fmt: skip
+    group.add_argument(
+        "--served-model-name", metavar="NAME", help="what clients call it (default: as --model)"
+    )
+    group.add_argument(
+        "--dtype", choices=(*DTYPES, INT8), metavar="DTYPE",
+        help=f"{', '.join((*DTYPES, INT8))} (default: float32 on a CPU, else bfloat16)",
+    )  # fmt: skip
+    group.add_argument(
+        "--device", default="cpu", metavar="DEVICE",
+        help="cpu (default), cuda, or paced:CARD, which waits as long as that card would take",
+    )  # fmt: skip
+    group.add_argument("--max-model-len", type=count, metavar="N", help="tokens in and out")
+    group.add_argument(
+        "--mine", action="store_true", help="run your own passed parts of the workbook"
+    )
+
+
+def add_engine(group) -> None:
+    group.add_argument(
+        "--rung", choices=RUNGS, metavar="RUNG",
+        help=f"{', '.join(RUNGS)} (default: preemptive, which has all)",
+    )  # fmt: skip
+    group.add_argument(
+        "--policy", choices=sorted(POLICIES), metavar="POLICY",
+        help=f"who goes first: {', '.join(sorted(POLICIES))} (default: priority)",
+    )  # fmt: skip
+    group.add_argument(
+        "--preemption", choices=sorted(PREEMPTIONS), metavar="HOW",
+        help=f"{', '.join(sorted(PREEMPTIONS))} (default: auto, the cheaper)",
+    )  # fmt: skip
+    group.add_argument("--swap-memory", metavar="SIZE", help="on the host, '256MB'")
+    group.add_argument("--kv-memory", metavar="SIZE", help="of the cache, '1GB' (default)")
+    group.add_argument("--num-blocks", type=count, metavar="N", help="instead of --kv-memory")
+    group.add_argument("--block-size", type=count, metavar="N", help="tokens a block (16)")
+    group.add_argument("--max-num-seqs", type=count, metavar="N", help="that run at once (64)")
+    group.add_argument(
+        "--max-num-batched-tokens", type=count, metavar="N", help="tokens of a step (512)"
+    )
+    group.add_argument("--itl-target-ms", type=seconds, metavar="MS", help="keeps steps this short")
+    group.add_argument("--prefix-caching", action=BooleanOptionalAction, help="default: on")
+    group.add_argument("--cuda-graphs", action="store_true", help="on a GPU")
+    group.add_argument("--seed", type=int, default=0, metavar="N", help="where seeds start (0)")
+    home = group.add_mutually_exclusive_group()
+    home.add_argument(
+        "--in-process", dest="home", action="store_const", const="in-process", default="process",
+        help="the engine in the API's own loop, to compare: no supervision, no isolation",
+    )  # fmt: skip
+    home.add_argument(
+        "--in-thread", dest="home", action="store_const", const="thread", help="or in a thread"
+    )
+
+
+def add_server(group) -> None:
+    group.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
+    group.add_argument("--port", type=port, default=8000, metavar="N", help="default: 8000")
+    group.add_argument(
+        "--api-key", metavar="KEY", help="clients must send it (or set LABKIT_API_KEY; none)"
+    )
+    group.add_argument(
+        "--log-format", choices=("text", "json"), help="default: text at a terminal, else json"
+    )
+    group.add_argument(
+        "--log-prompts", action="store_true", help="write prompts and answers to the log"
+    )
+
+
+def add_limits(group) -> None:
+    group.add_argument(
+        "--max-queued-requests", type=whole, default=256, metavar="N",
+        help="that wait; beyond it 429 (default: 256)",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-unsent-tokens", type=count, default=512, metavar="N",
+        help="of a stream whose client doesn't read; beyond it it is dropped (default: 512)",
+    )  # fmt: skip
+    group.add_argument(
+        "--write-timeout", type=seconds, default=30.0, metavar="S",
+        help="a client that takes nothing for so long is dropped (default: 30)",
+    )  # fmt: skip
+    group.add_argument(
+        "--step-timeout", type=seconds, default=30.0, metavar="S",
+        help="an engine that finishes no step for so long is restarted (default: 30)",
+    )  # fmt: skip
+    group.add_argument(
+        "--drain-timeout", type=seconds, default=30.0, metavar="S",
+        help="after SIGTERM open requests have so long to finish (default: 30)",
+    )  # fmt: skip
+
+
+def whole(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise ArgumentTypeError(f"{text!r} is no whole number from 0 to 999,999,999; choose one")
+    return int(text)
+
+
+def count(text: str) -> int:
+    if whole(text) == 0:
+        raise ArgumentTypeError("0 is too few; at least 1 is needed")
+    return int(text)
+
+
+def port(text: str) -> int:
+    if whole(text) > 65535:
+        raise ArgumentTypeError(f"{text} is no port; 1 to 65535, or 0 for a free one")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise ArgumentTypeError(f"{text!r} is no number above 0 and below 1,000,000; choose one")
+    return value
+
+
+ENGINE_OPTIONS = (
+    "policy", "preemption", "swap_memory", "kv_memory", "num_blocks", "block_size",
+    "max_model_len", "max_num_seqs", "max_num_batched_tokens", "itl_target_ms", "prefix_caching",
+)  # fmt: skip
+
+
+def engine_config(options: Namespace):
+    """What of the options the engine is told, as an `EngineConfig`."""
+    from labkit.serving.messages import EngineConfig  # parsing needs the standard library only
+
+    given = {name: getattr(options, name) for name in ENGINE_OPTIONS}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if options.cuda_graphs:
+        chosen["cuda_graphs"] = True
+    return EngineConfig(
+        options.model, options.rung, options.dtype, options.device,
+        {**chosen, "seed": options.seed}, options.max_queued_requests, options.mine,
+    )  # fmt: skip

@@ -1,0 +1,175 @@
+"""Runs a service until it is told to stop: the socket, the signals, the way out."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from argparse import Namespace
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from labkit.console import SetupError
+from labkit.environment import again
+from labkit.serving.api import create_app
+from labkit.serving.engine_client import LoadFailed
+from labkit.serving.errors import APIError
+from labkit.serving.guards import Guards
+from labkit.serving.messages import Ready
+from labkit.serving.service import Service
+from labkit.serving.text import TextSide
+
+SEND_BUFFER = 64 * 1024  # bytes the system keeps for a client that doesn't read
+LAST_WORDS_S = 2.0  # for answers that are on their way when the server ends
+log = logging.getLogger("labkit.server")
+
+
+class Protocol(HttpToolsProtocol):
+    """Lets an answer cut its own connection, and refuses what is no HTTP in the API's own shape."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["labkit.transport"] = self.transport
+
+    def send_400_response(self, msg: str) -> None:
+        body = APIError(400, f"this is no HTTP request: {msg}").response().body
+        head = (
+            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+
+class WebServer(uvicorn.Server):
+    """uvicorn without its own signal handlers: `run` has them."""
+
+    def capture_signals(self):
+        return contextlib.nullcontext()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises SetupError when it can't."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    if sys.platform != "win32":  # there it would let two servers share a port
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    try:
+        listening.bind((host, port))
+        listening.listen(2048)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SetupError(
+            f"{host}:{port} can't be opened", f"{reason}; another server may have it",
+            again(f"serve --port {port + 1 if port < 65535 else 8001}"),
+        ) from None  # fmt: skip
+    listening.setblocking(False)
+    return listening
+
+
+async def run(options: Namespace, text: TextSide, mine=None) -> int:
+    """Serves until a signal, or until the model turns out not to load; returns the exit status.
+
+    `mine` is what `labkit.mine` has put into this process, with --mine.
+    """
+    listening = listen(options.host, options.port)
+    service = Service(options, text, mine)
+    app = Guards(create_app(service), options.api_key, is_loopback(options.host))
+    config = uvicorn.Config(
+        app, http=Protocol, ws="none", lifespan="off", log_config=None, access_log=False,
+        timeout_keep_alive=75, server_header=False, proxy_headers=False,
+    )  # fmt: skip
+    web = WebServer(config)
+    stopping = asyncio.Event()
+    install_signals(service, stopping)
+    engine = asyncio.create_task(service.engine.run())
+    serving = asyncio.create_task(web.serve(sockets=[listening]))
+    stop = asyncio.create_task(stopping.wait())
+    announce(options, service, listening.getsockname()[1])
+    try:
+        await asyncio.wait({engine, serving, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if engine.done():
+            raise engine.exception() or LoadFailed("the engine ended")
+        await drain(service, options.drain_timeout)
+        return 0
+    except LoadFailed as error:
+        raise SetupError(
+            f"the model {options.model!r} can't be served", str(error), again("serve --help")
+        ) from None
+    finally:
+        web.should_exit = True
+        for task in (engine, stop):
+            task.cancel()
+        await asyncio.wait({engine, serving}, timeout=LAST_WORDS_S)
+        web.force_exit = True
+        await asyncio.wait({engine, serving}, timeout=LAST_WORDS_S)
+
+
+async def drain(service: Service, timeout: float) -> None:
+    """Refuses what comes, finishes what is open; ends what takes longer than `timeout`."""
+    service.draining = True
+    log.info("draining", extra={"open_requests": len(service.registry.tickets)})
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            while service.registry.tickets:
+                await asyncio.sleep(0.02)
+    service.registry.end_all("the server is shutting down")
+
+
+def install_signals(service: Service, stopping: asyncio.Event) -> None:
+    """The first SIGTERM or Ctrl-C drains, a second Ctrl-C ends at once."""
+
+    def stop(number: int) -> None:
+        if stopping.is_set() and number == signal.SIGINT:
+            home = service.engine.home
+            if home is not None and home.pid not in (None, os.getpid()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(home.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+            os._exit(130)
+        stopping.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, stop, number)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda n, _: loop.call_soon_threadsafe(stop, n))
+
+
+def is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def announce(options: Namespace, service: Service, port: int) -> None:
+    """Where it is, at once; that it is ready, when it is."""
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    address = f"http://{host}:{port}"
+    print(f"Open: {address}    (loading {options.model} ...)", flush=True)
+    if not is_loopback(options.host) and not options.api_key:
+        print("      Whoever can reach this machine can use it: think of --api-key.", flush=True)
+
+    def first_ready(info: Ready) -> None:
+        print(banner(info, service, address), flush=True)
+
+    service.on_first_ready = first_ready
+
+
+def banner(info: Ready, service: Service, address: str) -> str:
+    """What serves where: model, rung, cache, and whose parts are in it."""
+    lines = [
+        f"Ready: {address}  {service.model} on {info.device} in {info.dtype}, "
+        f"loaded in {info.seconds:.1f} s",
+        f"       rung {info.rung}, policy {info.policy}, up to {info.max_num_seqs} at once, "
+        f"{info.max_model_len:,} tokens each",
+    ]
+    if info.num_blocks:
+        lines.append(f"       KV cache of {info.num_blocks:,} blocks of {info.block_size} tokens")
+    if service.options.mine:
+        lines.append(f"       with your own parts: {', '.join(service.mine) or 'none on its path'}")
+    lines += [f"       not in use: {problem}" for problem in info.problems]
+    return "\n".join(lines)

@@ -1,0 +1,272 @@
+"""The server behind its routes: what comes in becomes a ticket; tickets become views."""
+
+import asyncio
+import logging
+import secrets
+import time
+from argparse import Namespace
+from contextlib import suppress
+from dataclasses import replace
+
+from labkit.serving.engine_client import EngineClient, EngineDown, RequestRefused
+from labkit.serving.errors import APIError, from_value_error
+from labkit.serving.lifecycle import Asked, Choice, Registry, Ticket, failed
+from labkit.serving.live import Live
+from labkit.serving.logs import log_request
+from labkit.serving.messages import Add, Ready, Step
+from labkit.serving.metrics import Metrics
+from labkit.serving.options import engine_config
+from labkit.serving.text import TextSide
+
+LOOK_S = 1.0  # so long a view waits for the engine, which answers between two steps
+MOST_SHOWN = 200  # requests on the page
+RETRY_AFTER_S = 1
+PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
+FIELDS = {"priority", "deadline", "prompt", "max_tokens", "logit_bias", "temperature", "stop"}
+log = logging.getLogger("labkit.server")
+
+
+class Service:
+    """Everything of one server: text side, engine, registry, metrics; `draining` near its end."""
+
+    def __init__(self, options: Namespace, text: TextSide, mine=None):
+        self.options, self.text, self.mine_here = options, text, mine
+        self.model = options.served_model_name
+        self.metrics, self.live = Metrics(self.model), Live()
+        self.registry = Registry(self, options.max_unsent_tokens)
+        self.engine = EngineClient(
+            engine_config(options),
+            options.home,
+            on_step=self.registry.on_step,
+            on_death=self.on_death,
+            has_open=lambda: bool(self.registry.tickets),
+            step_timeout=options.step_timeout,
+        )
+        self.engine.on_ready = self.on_ready
+        self.on_first_ready = lambda info: None
+        self.mine: list[str] = []  # exercises of which a learner's own parts are at work
+        self.draining = False
+        self.created = int(time.time())
+
+    # ---- requests
+
+    async def submit(self, asked: Asked, client: str, arrival: float) -> Ticket:
+        """Puts what a client asks for in line. Raises APIError, and then nothing is in line."""
+        self.refuse_when_closed()
+        info = self.engine.info
+        asked = replace(asked, params=self.fitted(asked, info.max_model_len))
+        name = f"{PREFIX[asked.endpoint]}-{secrets.token_hex(12)}"
+        ticket = Ticket(name, asked, self.text, self.engine.abort_soon, client, arrival)
+        self.refuse_when_full(len(ticket.choices))
+        self.registry.open(ticket)
+        try:
+            for index, prompt in enumerate(asked.prompts):
+                await self.engine.add(
+                    Add(
+                        ticket.request_id(index), prompt, asked.params, arrival, asked.priority,
+                        asked.tenant, ticket.deadline, asked.cache_salt,
+                    )  # fmt: skip
+                )
+        except BaseException as error:
+            self.registry.withdraw(ticket)
+            raise self.as_api_error(error) from None
+        if not self.options.log_prompts:
+            ticket.asked = replace(asked, prompts=[])  # the engine has them
+        return ticket
+
+    def fitted(self, asked: Asked, max_model_len: int):
+        """Sampling parameters with a `max_tokens` that fits; 0 of it means: as many as fit."""
+        longest = max(map(len, asked.prompts))
+        room = max_model_len - longest
+        wanted = asked.max_tokens
+        if room < 1 or wanted is not None and wanted > room:
+            told = f"and max_tokens {wanted} " if wanted else "and one of output "
+            raise APIError(
+                400,
+                f"the prompt's {longest} tokens {told}are more than max_model_len, "
+                f"{max_model_len}; shorten the prompt or ask for fewer tokens",
+                "max_tokens" if room >= 1 else "messages" if asked.endpoint == "chat" else "prompt",
+                "context_length_exceeded",
+            )
+        return replace(asked.params, max_tokens=wanted or room)
+
+    def refuse_when_closed(self) -> None:
+        if self.draining:
+            raise APIError(503, "the server is shutting down", code="draining", retry_after=5)
+        if self.engine.status != "ready":
+            raise self.down(self.engine.detail)
+
+    def refuse_when_full(self, count: int) -> None:
+        """The engine knows best who would wait; this holds also while it is in a long step."""
+        most = self.options.max_queued_requests + self.engine.info.max_num_seqs
+        if len(self.registry.choices) + count > max(most, count):
+            raise self.busy(f"{len(self.registry.choices)} requests are open, {most} may be")
+
+    def busy(self, reason: str) -> APIError:
+        return APIError(429, reason, code="too_many_requests", retry_after=RETRY_AFTER_S)
+
+    def down(self, reason: str) -> APIError:
+        told = f"the engine is not ready: {reason}"
+        return APIError(503, told, code="engine_down", retry_after=2)
+
+    def as_api_error(self, error: BaseException) -> BaseException:
+        match error:
+            case RequestRefused(busy=True):
+                return self.busy(str(error))
+            case RequestRefused():
+                return from_value_error(error, FIELDS)
+            case EngineDown():
+                return self.down(str(error))
+        return error
+
+    async def cancel(self, ticket: Ticket) -> bool:
+        """Ends a ticket; whether anything was cancelled, as the engine says."""
+        if not ticket.is_open:
+            return False
+        names = [choice.request_id for choice in ticket.choices if choice.is_open]
+        cancelled = []
+        with suppress(EngineDown):
+            cancelled = await self.engine.abort(names)
+        self.registry.end(ticket, "abort", "the request was cancelled")
+        return bool(cancelled)
+
+    def on_ready(self, info: Ready) -> None:
+        if self.mine_here is not None:
+            from labkit.mine import on_path
+
+            self.mine = sorted({*self.mine_here.loaded, *info.mine} & on_path(info.rung))
+        if self.engine.num_restarts == 0:
+            self.on_first_ready(info)
+
+    def on_death(self, reason: str) -> None:
+        self.metrics.restarts.inc()
+        self.registry.end_all(f"{reason}; another one is being started, try again")
+
+    # ---- what the registry tells
+
+    def started(self, choice: Choice) -> None:
+        self.metrics.started(choice)
+
+    def preempted(self, choice: Choice) -> None:
+        self.metrics.preempted(choice)
+        self.live.preemptions += 1
+
+    def token(self, choice: Choice, now: float) -> None:
+        self.metrics.token(choice, now)
+        first = choice.first_token is None
+        self.live.token(
+            now,
+            now - choice.ticket.arrival if first else None,
+            None if first else now - choice.last_token,
+        )
+
+    def ended(self, choice: Choice, now: float) -> None:
+        self.metrics.ended(choice, now)
+        self.live.finished += not failed(choice)
+        self.live.failed += failed(choice)
+
+    def closed(self, ticket: Ticket) -> None:
+        self.metrics.closed(ticket)
+        if self.options.log_prompts:
+            prompts = [self.text.decode(p, skip_special_tokens=False) for p in ticket.asked.prompts]
+            log_request(ticket, prompts, [choice.output.text for choice in ticket.choices])
+        else:
+            log_request(ticket)
+
+    def stepped(self, step: Step) -> None:
+        self.live.step_s = step.ended - step.began
+        self.metrics.stepped(step, self.engine.info.num_blocks)
+
+    # ---- views
+
+    def card(self) -> dict:
+        """The model as /v1/models tells it."""
+        info = self.engine.info
+        known = {"id": self.model, "object": "model", "created": self.created, "owned_by": "labkit"}
+        return known | {"max_model_len": info and info.max_model_len}
+
+    @property
+    def status(self) -> str:
+        return "draining" if self.draining else self.engine.status
+
+    def health(self) -> dict:
+        engine = self.engine
+        found = {"status": self.status, "detail": engine.detail, "model": self.model}
+        return found | {
+            "engine_pid": engine.home.pid if engine.home and engine.status == "ready" else None,
+            "engine_restarts": engine.num_restarts,
+            "open_requests": len(self.registry.tickets),
+        }
+
+    async def look(self):
+        """Asks the engine what it holds; what it said last stands if it doesn't answer soon."""
+        with suppress(EngineDown, TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                sight = await self.engine.look()
+                self.registry.note(sight)
+                return sight
+        return None
+
+    def view(self, ticket: Ticket) -> dict:
+        """One request as /v1/requests tells it."""
+        now, asked, choices = time.monotonic(), ticket.asked, ticket.choices
+        held = [c.held for c in choices if c.is_open and c.held]
+        firsts = [c.first_token for c in choices if c.first_token]
+        starts = [c.started for c in choices if c.started]
+        reasons = dict.fromkeys(c.output.finish_reason for c in choices)
+        deadline = ticket.deadline
+        return {
+            "id": ticket.id,
+            "label": asked.label or None,
+            "endpoint": asked.endpoint,
+            "model": self.model,
+            "tenant": asked.tenant or None,
+            "priority": asked.priority,
+            "deadline_s": None if deadline is None else round(deadline - now, 3),
+            "state": ticket.state,
+            "finish_reason": None if ticket.is_open else ",".join(map(str, reasons)),
+            "streaming": asked.stream,
+            "client": ticket.client,
+            "age_s": round((ticket.ended or now) - ticket.arrival, 3),
+            "queue_s": round((min(starts) if starts else now) - ticket.arrival, 4),
+            "ttft_s": round(min(firsts) - ticket.arrival, 4) if firsts else None,
+            "prompt_tokens": sum(c.num_prompt_tokens for c in choices[:: asked.params.n]),
+            "cached_tokens": sum(c.num_cached_tokens for c in choices[:: asked.params.n]),
+            "output_tokens": sum(c.num_tokens for c in choices),
+            "blocks": len({block for h in held for block in h.block_ids}),
+            "host_blocks": sum(h.num_host_blocks for h in held),
+            "preemptions": sum(c.num_preemptions for c in choices),
+            "unsent_tokens": len(ticket.pieces),
+            "dropped": ticket.dropped,
+        }
+
+    async def live_state(self) -> dict:
+        """The whole server at this moment, for the page."""
+        sight, info, now = await self.look(), self.engine.info, time.monotonic()
+        shown = [*self.registry.tickets.values()][:MOST_SHOWN]
+        requests = []
+        for ticket in shown:
+            held = [c.held for c in ticket.choices if c.is_open and c.held]
+            blocks = [*dict.fromkeys(block for h in held for block in h.block_ids)]
+            requests.append({**self.view(ticket), "block_ids": blocks})
+        about = {}
+        if info is not None:
+            names = ("rung", "policy", "dtype", "device", "num_blocks", "block_size")
+            names += ("max_num_seqs", "max_model_len")
+            about = {name: getattr(info, name) for name in names}
+        used = sight.num_used_blocks if sight else 0
+        states = [ticket.state for ticket in self.registry.tickets.values()]
+        return {
+            "time": round(now, 3),
+            "status": self.status,
+            "detail": self.engine.detail,
+            "model": self.model,
+            "mine": self.mine,
+            **about,
+            "running": states.count("running"),
+            "waiting": states.count("waiting") + states.count("preempted"),
+            "kv_usage": used / info.num_blocks if info and info.num_blocks else 0.0,
+            "cached_blocks": sight.num_cached_blocks if sight else 0,
+            **self.live.summary(now),
+            "requests": requests,
+        }
