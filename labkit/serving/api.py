@@ -218,7 +218,7 @@ def add_page(app: FastAPI, service: Service) -> None:
     @app.get("/live", include_in_schema=False)
     async def live():
         async def states():
-            while True:
+            while not service.closing:
                 yield event(await service.live_state())
                 await asyncio.sleep(LIVE_PAUSE_S)
 

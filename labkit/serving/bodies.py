@@ -66,9 +66,20 @@ def is_tokens(value) -> bool:
 
 LIMITED = {"type": "string", "minLength": 1, "maxLength": 1000}
 STOP = {"anyOf": [LIMITED, {"type": "array", "items": LIMITED, "maxItems": 16}, {"type": "null"}]}
-TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+TOKEN = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
+TOKENS = {"type": "array", "items": TOKEN, "minItems": 1}
 STOP_TOKENS = {"anyOf": [{**TOKENS, "minItems": 0, "maxItems": 1024}, {"type": "null"}]}
 TEXT = {"type": "string", "minLength": 1}
+BIAS = {
+    "anyOf": [
+        {
+            "type": "object", "maxProperties": 1024, "description": "token id: what is added",
+            "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+            "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+        },
+        {"type": "null"},
+    ]
+}  # fmt: skip
 PROMPT = {
     "anyOf": [
         TEXT,
@@ -103,7 +114,7 @@ class Common(Strict):
     top_p: number("top_p") = None
     presence_penalty: number("presence_penalty") = None
     frequency_penalty: number("frequency_penalty") = None
-    logit_bias: dict[str, float] | None = Field(None, description="token id: -100 to 100")
+    logit_bias: Annotated[dict[str, float] | None, WithJsonSchema(BIAS)] = None
     user: Label | None = Field(None, description="the tenant: who pays, in the fair policy")
     top_k: number("top_k") = None
     min_p: number("min_p") = None
@@ -115,7 +126,7 @@ class Common(Strict):
     priority: Annotated[int, Field(ge=-(10**9), le=10**9)] | None = Field(
         None, description="lower runs first"
     )
-    deadline_ms: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
+    deadline_ms: Annotated[float, Field(ge=1, le=1e9)] | None = Field(
         None, description="from its arrival; a request that hasn't ended by then ends"
     )
     cache_salt: Label | None = Field(
@@ -212,7 +223,7 @@ class ChatBody(Common):
 
     def num_logprobs(self) -> int | None:
         """How many alternatives to each token; None for none at all. Raises APIError."""
-        if self.top_logprobs is not None and not self.logprobs:
+        if self.top_logprobs and not self.logprobs:
             told = f"top_logprobs is {self.top_logprobs} without logprobs; set logprobs to true"
             raise APIError(400, told, "top_logprobs")
         return (self.top_logprobs or 0) if self.logprobs else None

@@ -6,6 +6,7 @@ It lives as long as its standard input is open: when the API process ends, howev
 system closes the pipe, and the engine ends with it.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -52,6 +53,7 @@ def serve(config: EngineConfig, receive, send) -> int:
         return 1
     from labkit.serving.engine_loop import run
 
+    gc.freeze()  # hundreds of thousands of objects that stay: nobody looks for garbage there
     send(ready)
     run(loop, receive, send)
     return 0

@@ -11,6 +11,7 @@ MOST_BYTES = 2 * 1024 * 1024  # of a body
 MOST_DRAINED = 256 * 1024 * 1024  # of a body that is too large, read so that its sender hears why
 TOO_LARGE = f"the body is larger than {MOST_BYTES:,} bytes; send less at once"
 OPEN_PATHS = ("/", "/health", "/ready", "/openapi.json", "/favicon.ico")
+JSON_PATHS = ("/v1/completions", "/v1/chat/completions")
 
 
 class Guards:
@@ -49,7 +50,7 @@ class Guards:
                 told = "a key is needed: send the header 'Authorization: Bearer KEY'"
                 return APIError(401, told, code="invalid_api_key")
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        if scope["method"] == "POST" and not kind.endswith(b"json"):
+        if scope["method"] == "POST" and path in JSON_PATHS and not kind.endswith(b"json"):
             told = f"the content type is {kind.decode('latin-1')!r}; send application/json"
             return APIError(415, told, "Content-Type")
         return None

@@ -101,8 +101,8 @@ class Ticket:
         return next(s for s in ("running", "preempted", "waiting") if s in states)
 
     async def finished(self) -> None:
-        """Waits until all answers have ended."""
-        while self.is_open:
+        """Waits until all answers have ended, or one of them badly."""
+        while self.is_open and self.failure is None:
             await self.wake.wait()
             self.wake.clear()
 

@@ -139,8 +139,8 @@ def add_server(group) -> None:
 
 def add_limits(group) -> None:
     group.add_argument(
-        "--max-queued-requests", type=whole, default=256, metavar="N",
-        help="that wait; beyond it 429 (default: 256)",
+        "--max-queued-requests", type=whole, default=1024, metavar="N",
+        help="that wait; beyond it 429 (default: 1024)",
     )  # fmt: skip
     group.add_argument(
         "--max-unsent-tokens", type=count, default=512, metavar="N",

@@ -116,13 +116,13 @@ REASONS = {
     401: "The API key is missing or wrong",
     403: "The Host header names another machine",
     404: "There is no such thing",
+    408: "The deadline passed before the first token",
     409: "The request was cancelled",
     413: "The body is too large",
     415: "The body is no JSON",
     429: "Too many requests wait; see Retry-After",
     500: "The engine failed on this request",
     503: "The engine is starting, restarting or draining; see Retry-After",
-    504: "The deadline passed before the first token",
 }
 
 
@@ -141,7 +141,7 @@ def answer(model: type) -> dict:
         "content": {"text/event-stream": streamed},
         "description": "The answer; with `stream` server-sent events",
     }
-    wrong = errors(400, 401, 403, 404, 409, 413, 415, 429, 500, 503, 504)
+    wrong = errors(400, 401, 403, 404, 408, 409, 413, 415, 429, 500, 503)
     return {"responses": {200: fine, **wrong}}
 
 

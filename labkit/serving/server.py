@@ -119,6 +119,7 @@ async def drain(service: Service, timeout: float) -> None:
             while service.registry.tickets:
                 await asyncio.sleep(0.02)
     service.registry.end_all("the server is shutting down")
+    service.closing = True
 
 
 def install_signals(service: Service, stopping: asyncio.Event) -> None:

@@ -27,7 +27,10 @@ log = logging.getLogger("labkit.server")
 
 
 class Service:
-    """Everything of one server: text side, engine, registry, metrics; `draining` near its end."""
+    """Everything of one server: text side, engine, registry, metrics.
+
+    Near its end it is `draining`: nothing new is taken. Then `closing`: nothing goes on.
+    """
 
     def __init__(self, options: Namespace, text: TextSide, mine=None):
         self.options, self.text, self.mine_here = options, text, mine
@@ -45,7 +48,7 @@ class Service:
         self.engine.on_ready = self.on_ready
         self.on_first_ready = lambda info: None
         self.mine: list[str] = []  # exercises of which a learner's own parts are at work
-        self.draining = False
+        self.draining = self.closing = False
         self.created = int(time.time())
 
     # ---- requests

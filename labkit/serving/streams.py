@@ -26,7 +26,7 @@ def failure_of(ticket: Ticket) -> APIError | None:
     reason, said = choice.output.finish_reason, choice.output.error
     if reason == "deadline":
         told = f"no token in time: {said}"
-        return APIError(504, told, "deadline_ms", "deadline", may_retry=False)
+        return APIError(408, told, "deadline_ms", "deadline", may_retry=False)
     if reason == "abort":
         said = said or "the request was cancelled"
         return APIError(409, said, code="cancelled", may_retry=False)
@@ -119,7 +119,8 @@ class StreamedAnswer(Answering):
         ticket.wake.clear()
         is_last, pieces = not ticket.is_open, [*ticket.pieces]
         ticket.pieces.clear()
-        if ticket.failure is not None:  # it is told as an error, not as a piece
+        if ticket.failure is not None:  # it is told as an error, not as a piece, and at once
+            is_last = True
             pieces = [piece for piece in pieces if not piece.finish_reason]
         return pieces, is_last
 

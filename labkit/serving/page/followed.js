@@ -3,20 +3,19 @@
 import { call, cancelRequest } from "./api.js";
 import { Timing } from "./completion.js";
 
-const MISSED_STATES = 3; // a request may enter the engine after a state was written
+const MISSED_STATES = 2; // one may have been written before the request came in
 
 export class Followed {
   constructor() {
-    this.waiting = new Map(); // request id → {timing, missed, resolve, reject}
+    this.waiting = new Map(); // request id → {timing, left, missed, resolve, reject}
   }
 
-  /** The Timing of a request once it has ended. Its TTFT is the server's own, from `due` on. */
-  wait(id, { due, stop }) {
+  /** The Timing of a request once it has ended: the server's TTFT, counted from when it left. */
+  wait(id, { due, left, stop }) {
     const timing = new Timing(due);
-    timing.accepted = performance.now();
     stop.signal.addEventListener("abort", () => cancelRequest(id).catch(() => {}));
     return new Promise((resolve, reject) => {
-      this.waiting.set(id, { timing, missed: 0, resolve, reject });
+      this.waiting.set(id, { timing, left, missed: 0, resolve, reject });
     });
   }
 
@@ -30,8 +29,8 @@ export class Followed {
     }
   }
 
-  note(id, { timing, resolve }, request) {
-    if (request.ttft_s != null) timing.first = timing.accepted + 1000 * request.ttft_s;
+  note(id, { timing, left, resolve }, request) {
+    if (request.ttft_s != null) timing.first = left + 1000 * request.ttft_s;
     if (request.state !== "finished") return;
     timing.reason = request.finish_reason;
     this.waiting.delete(id);

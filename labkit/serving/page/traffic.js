@@ -110,6 +110,7 @@ export class Traffic {
   async send(sent) {
     const body = streamed({ ...this.bodyOf(sent.kind), model: await this.model() });
     if (!this.dropPriority) body.priority = sent.kind.priority;
+    sent.left = performance.now();
     const response = await this.post(body, sent.stop.signal);
     this.followable = response.status === 202;
     if (this.followable) return this.followed.wait((await response.json()).id, sent);
