@@ -195,7 +195,7 @@ def add_operation(app: FastAPI, service: Service) -> None:
         """Figures for Prometheus."""
         service.metrics.ready.set(service.status == "ready")
         kind = "text/plain; version=0.0.4; charset=utf-8"
-        return Response(service.metrics.text(), media_type=kind)
+        return Response(service.metrics.text(service.engine_pid), media_type=kind)
 
 
 def add_page(app: FastAPI, service: Service) -> None:

@@ -3,7 +3,17 @@
 Counters live here, in the API process, so that they never fall when the engine starts again.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from contextlib import suppress
+
+import psutil
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
 from labkit.serving.lifecycle import Choice
 from labkit.serving.messages import Step
@@ -44,6 +54,9 @@ class Metrics:
         self.restarts = self.counter("labkit:engine_restarts", "Engines started after a failure")
         self.busy = self.counter("labkit:device_busy_seconds", "Time in which the device computed")
         self.steps = self.counter("labkit:engine_steps", "Steps of the engine")
+        self.engine_cpu = self.counter("labkit:engine_cpu_seconds", "CPU time of the engine")
+        self.engine: tuple[int | None, float] = (None, 0.0)  # its pid, and what is counted of it
+        ProcessCollector(registry=self.registry)  # of this process: CPU, memory, open files
         self.refused = self.counter("labkit:requests_refused", "Requests refused", "status")
         self.dropped = self.counter("labkit:streams_dropped", "Streams whose client didn't read")
         self.prompt_tokens = self.counter("vllm:prompt_tokens", "Prompt tokens of started requests")
@@ -124,6 +137,12 @@ class Metrics:
         self.waiting.set(step.waiting)
         self.kv_usage.set(step.num_used_blocks / num_blocks if num_blocks else 0)
 
-    def text(self) -> bytes:
-        """Prometheus' text format."""
+    def text(self, engine_pid: int | None = None) -> bytes:
+        """Prometheus' text format. The engine process is looked at now."""
+        with suppress(psutil.Error):
+            times = psutil.Process(engine_pid).cpu_times() if engine_pid else None
+            counted = self.engine[1] if self.engine[0] == engine_pid else 0.0
+            if times is not None and (spent := times.user + times.system) >= counted:
+                self.engine_cpu.inc(spent - counted)
+                self.engine = engine_pid, spent
         return generate_latest(self.registry)

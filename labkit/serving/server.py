@@ -23,6 +23,7 @@ from labkit.serving.service import Service
 from labkit.serving.text import TextSide
 
 SEND_BUFFER = 64 * 1024  # bytes the system keeps for a client that doesn't read
+MOST_FILES = 65_536
 LAST_WORDS_S = 2.0  # for answers that are on their way when the server ends
 log = logging.getLogger("labkit.server")
 
@@ -77,6 +78,7 @@ async def run(options: Namespace, text: TextSide, mine=None) -> int:
 
     `mine` is what `labkit.mine` has put into this process, with --mine.
     """
+    raise_file_limit()
     listening = listen(options.host, options.port)
     service = Service(options, text, mine)
     app = Guards(create_app(service), options.api_key, is_loopback(options.host))
@@ -140,6 +142,17 @@ def install_signals(service: Service, stopping: asyncio.Event) -> None:
             loop.add_signal_handler(number, stop, number)
         except NotImplementedError:  # Windows
             signal.signal(number, lambda n, _: loop.call_soon_threadsafe(stop, n))
+
+
+def raise_file_limit() -> None:
+    """Each connection is an open file, and many systems begin with 1,024 of them."""
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+        with contextlib.suppress(ValueError, OSError):  # macOS knows a limit that it doesn't tell
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 def is_loopback(host: str) -> bool:

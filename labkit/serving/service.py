@@ -192,11 +192,16 @@ class Service:
     def status(self) -> str:
         return "draining" if self.draining else self.engine.status
 
+    @property
+    def engine_pid(self) -> int | None:
+        home = self.engine.home
+        return home.pid if home is not None and self.engine.status == "ready" else None
+
     def health(self) -> dict:
         engine = self.engine
         found = {"status": self.status, "detail": engine.detail, "model": self.model}
         return found | {
-            "engine_pid": engine.home.pid if engine.home and engine.status == "ready" else None,
+            "engine_pid": self.engine_pid,
             "engine_restarts": engine.num_restarts,
             "open_requests": len(self.registry.tickets),
         }

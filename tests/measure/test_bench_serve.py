@@ -190,7 +190,8 @@ def test_runs_are_added_up_and_classes_stand_apart():
         return Outcome(asked, answers, 0.0, server)
 
     told = dict.fromkeys(("ttft_mean_s", "itl_mean_s", "e2e_mean_s", "queue_mean_s"))
-    told |= {"preemptions": 1, "cached_tokens": None}
+    told |= {"preemptions": 1, "cached_tokens": None, "tokens": 4, "engine_cpu_s": None}
+    told |= {"api_cpu_s": 0.001}
     runs = [
         outcome(1.0, told | {"requests": 1, "ttft_mean_s": 1.0}),
         outcome(2.0, told | {"requests": 3, "ttft_mean_s": 2.0}),
@@ -200,6 +201,7 @@ def test_runs_are_added_up_and_classes_stand_apart():
     assert row["tokens_per_s_of_runs"] == [1.0, 2 / 3]
     assert (row["ttft_mean_server_s"], row["preemptions"], row["requests_server"]) == (1.75, 2, 4)
     assert "e2e_mean_server_s" not in row and row["cached_tokens"] is None
+    assert (row["api_cpu_per_token_s"], row["engine_cpu_per_token_s"]) == (0.00025, None)
     classes = serve_rows.class_rows({"server": "s"}, runs, SLO(ttft=2.0))
     assert [(one["class"], one["requests"], one["slo_met"]) for one in classes] == [
         ("chat", 2, 1.0), ("batch", 2, 0.5)
@@ -300,6 +302,7 @@ def test_the_servers_means_are_of_what_was_added():
     assert found == {
         "requests": 2.0, "ttft_mean_s": 2.5, "itl_mean_s": 0.01, "e2e_mean_s": 4.0,
         "queue_mean_s": None, "preemptions": 5.0, "prompt_tokens": None, "cached_tokens": None,
+        "tokens": None, "api_cpu_s": None, "engine_cpu_s": None,
     }  # fmt: skip
     assert server_side.totals("nothing_of_interest 1\n") == {}
     restarted = server_side.difference(server_side.totals(AFTER), server_side.totals(BEFORE))

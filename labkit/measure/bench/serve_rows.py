@@ -16,6 +16,12 @@ if TYPE_CHECKING:  # it needs a package, and a help is told before any is instal
 
 PERCENTS = (50, 90, 99)
 FIGURES = {"TTFT": "ttft", "ITL": "itl", "TPOT": "tpot", "E2E": "e2e"}
+
+
+def microseconds(seconds: float) -> str:
+    return f"{1e6 * seconds:,.0f}"
+
+
 WHO = [Column("server", "server"), Column("load", "load")]
 MET = [Column("slo_met", "SLO met", percent), Column("goodput", "goodput/s", "{:.2f}")]
 
@@ -66,6 +72,8 @@ BOTH_SIDES = [
     ),
     Column("preemptions", "preemptions", "{:,.0f}"),
     Column("cached_tokens", "cached tokens", "{:,.0f}"),
+    Column("api_cpu_per_token_s", "API CPU us/token", microseconds),
+    Column("engine_cpu_per_token_s", "engine", microseconds),
 ]
 CLIENT = [
     *WHO,
@@ -185,9 +193,14 @@ def of_server(outcomes: Sequence[Outcome]) -> dict:
         if None not in values and sum(weights):
             mean = sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
             found[f"{name}_mean_server_s"] = mean
-    for name in ("preemptions", "cached_tokens"):
+    for name in ("preemptions", "cached_tokens", "tokens", "api_cpu_s", "engine_cpu_s"):
         values = [one[name] for one in told]
         found[name] = None if None in values else sum(values)
+    tokens = found.pop("tokens")
+    for name in ("api", "engine"):
+        seconds = found.pop(f"{name}_cpu_s")
+        told = tokens and seconds is not None
+        found[f"{name}_cpu_per_token_s"] = seconds / tokens if told else None
     return found
 
 

@@ -15,8 +15,11 @@ COUNTERS = {
     "preemptions": "vllm:num_preemptions_total",
     "prompt_tokens": "vllm:prompt_tokens_total",
     "cached_tokens": "vllm:prefix_cache_hits_total",
+    "tokens": "vllm:generation_tokens_total",
+    "api_cpu_s": "process_cpu_seconds_total",  # of the process that speaks HTTP
+    "engine_cpu_s": "labkit:engine_cpu_seconds_total",
 }
-LINE = re.compile(r"(vllm:\w+_(?:sum|count|total))(?:\{.*\})? ([^ ]+)")
+LINE = re.compile(r"((?:vllm:|labkit:|process_)\w+_(?:sum|count|total))(?:\{.*\})? ([^ ]+)")
 PATIENCE = 10  # looks, 0.2 s apart, until a server has counted its last request
 
 
