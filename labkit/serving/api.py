@@ -2,10 +2,11 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import Body, FastAPI, Request
+from fastapi import Body, FastAPI, Header, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
@@ -24,6 +25,9 @@ PAGE = Path(__file__).parent / "page"
 PAGE_POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
 LIVE_PAUSE_S = 0.25
 LONG_TEXT = 20_000  # characters; a longer one is turned into tokens beside the event loop
+Prefer = Annotated[
+    str | None, Header(description="respond-async: 202 at once, see GET /v1/requests/{request_id}")
+]
 COMPLETION_TOKENS = 16  # OpenAI's default of /v1/completions
 
 
@@ -61,17 +65,19 @@ def add_openai(app: FastAPI, service: Service) -> None:
         return JSON(service.card())
 
     @app.post("/v1/completions", tags=["OpenAI"], **schema.answer(schema.Completion))
-    async def completions(body: Annotated[CompletionBody, Body()], request: Request):
+    async def completions(
+        body: Annotated[CompletionBody, Body()], request: Request, prefer: Prefer = None
+    ):
         """Continues a prompt: text or token ids, one or several."""
         arrival = time.monotonic()
         refuse_unknown_model(service, body.model)
         prompts = [await to_tokens(service, prompt) for prompt in body.prompt]
         wanted = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
         asked = as_asked("completions", body, prompts, wanted, body.logprobs, request)
-        return await answer(service, asked, request, arrival)
+        return await answer(service, asked, request, arrival, prefer)
 
     @app.post("/v1/chat/completions", tags=["OpenAI"], **schema.answer(schema.ChatCompletion))
-    async def chat(body: Annotated[ChatBody, Body()], request: Request):
+    async def chat(body: Annotated[ChatBody, Body()], request: Request, prefer: Prefer = None):
         """Answers a conversation, in the model's chat template."""
         arrival = time.monotonic()
         refuse_unknown_model(service, body.model)
@@ -83,7 +89,7 @@ def add_openai(app: FastAPI, service: Service) -> None:
             told = f"the chat template refuses the messages: {error}"
             raise APIError(400, told, "messages") from None
         asked = as_asked("chat", body, [prompt], body.limit(), body.num_logprobs(), request)
-        return await answer(service, asked, request, arrival)
+        return await answer(service, asked, request, arrival, prefer)
 
 
 async def beside(is_long: bool, work, *arguments):
@@ -126,14 +132,24 @@ def as_asked(
     )  # fmt: skip
 
 
-async def answer(service: Service, asked: Asked, request: Request, arrival: float) -> Response:
-    """Puts a request in line; its answer goes out as it was asked for."""
-    client = ":".join(map(str, request.client or ()))
+async def answer(
+    service: Service, asked: Asked, request: Request, arrival: float, prefer: str | None
+) -> Response:
+    """Puts a request in line; its answer goes out as it was asked for.
+
+    Who prefers `respond-async` (RFC 7240) is told its id at once, and looks at /v1/requests; it
+    needs no connection meanwhile, of which a browser has six.
+    """
+    client, lets_go = ":".join(map(str, request.client or ())), prefer == "respond-async"
+    asked = replace(asked, stream=False) if lets_go else asked  # no pieces pile up
     try:
         ticket = await service.submit(asked, client, arrival)
     except APIError as error:
         service.metrics.refused.labels(service.model, str(error.status)).inc()
         raise
+    if lets_go:
+        headers = {"preference-applied": "respond-async", "x-request-id": ticket.id}
+        return JSON({"id": ticket.id, "state": ticket.state}, 202, headers=headers)
     shapes = Shapes(ticket, service.text, service.model)
     if asked.stream:
         timeout = service.options.write_timeout

@@ -8,17 +8,20 @@ MOST_SAMPLES = 4096
 
 
 class Live:
-    """Told of tokens and ends; asked for a summary. Times are seconds of one clock."""
+    """Told of steps, tokens and ends; asked for a summary. Times are seconds of one clock."""
 
     def __init__(self):
-        self.tokens: deque[float] = deque(maxlen=MOST_SAMPLES)
+        self.steps: deque[tuple[float, int]] = deque(maxlen=MOST_SAMPLES)  # (time, tokens)
         self.ttfts: deque[tuple[float, float]] = deque(maxlen=MOST_SAMPLES)
         self.itls: deque[tuple[float, float]] = deque(maxlen=MOST_SAMPLES)
         self.finished = self.failed = self.preemptions = 0
         self.step_s = 0.0
 
+    def step(self, now: float, seconds: float, num_tokens: int) -> None:
+        self.step_s = seconds
+        self.steps.append((now, num_tokens))
+
     def token(self, now: float, ttft: float | None, itl: float | None) -> None:
-        self.tokens.append(now)
         if ttft is not None:
             self.ttfts.append((now, ttft))
         if itl is not None:
@@ -29,7 +32,7 @@ class Live:
         ttfts = [value for time, value in self.ttfts if time > now - WINDOW_S]
         itls = [value for time, value in self.itls if time > now - WINDOW_S]
         return {
-            "tokens_per_s": sum(time > now - 1 for time in self.tokens),
+            "tokens_per_s": sum(count for time, count in self.steps if time > now - 1),
             "ttft_p50_ms": percentile_ms(ttfts, 50),
             "ttft_p99_ms": percentile_ms(ttfts, 99),
             "itl_p50_ms": percentile_ms(itls, 50),

@@ -90,6 +90,13 @@ class RequestView(BaseModel):
     dropped: str | None
 
 
+class Going(BaseModel):
+    """A request whose client has let go of it (Prefer: respond-async)."""
+
+    id: str
+    state: str
+
+
 class Requests(BaseModel):
     object: str
     mine: list[str]  # exercises of which a learner's own parts are at work (serve --mine)
@@ -142,7 +149,8 @@ def answer(model: type) -> dict:
         "description": "The answer; with `stream` server-sent events",
     }
     wrong = errors(400, 401, 403, 404, 408, 409, 413, 415, 429, 500, 503)
-    return {"responses": {200: fine, **wrong}}
+    going = {"model": Going, "description": "It is in line (Prefer: respond-async)"}
+    return {"responses": {200: fine, 202: going, **wrong}}
 
 
 def document(app: FastAPI) -> dict:

@@ -70,6 +70,9 @@ class Service:
                         asked.tenant, ticket.deadline, asked.cache_salt,
                     )  # fmt: skip
                 )
+                if not ticket.is_open:  # cancelled meanwhile, and this prompt wasn't in line then
+                    self.engine.abort_soon(*(choice.request_id for choice in ticket.choices))
+                    break
         except BaseException as error:
             self.registry.withdraw(ticket)
             raise self.as_api_error(error) from None
@@ -177,7 +180,7 @@ class Service:
             log_request(ticket)
 
     def stepped(self, step: Step) -> None:
-        self.live.step_s = step.ended - step.began
+        self.live.step(time.monotonic(), step.ended - step.began, len(step.tokens))
         self.metrics.stepped(step, self.engine.info.num_blocks)
 
     # ---- views

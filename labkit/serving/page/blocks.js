@@ -61,7 +61,8 @@ function redraw() {
 
 function showNoBlocks() {
   canvas.hidden = true;
-  write(readout, `The rung ${state.rung ?? ""} keeps no blocks: its memory isn't paged.`);
+  const unpaged = `The rung ${state.rung} keeps no blocks: its memory isn't paged.`;
+  write(readout, state.rung ? unpaged : "No engine runs yet.");
 }
 
 function fit() {
