@@ -12,6 +12,7 @@ from fastapi.responses import FileResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from labkit import __version__
+from labkit.model.sampling_params import INTEGERS
 from labkit.serving import errors, schema
 from labkit.serving.answers import Shapes, event
 from labkit.serving.bodies import ChatBody, Common, CompletionBody
@@ -28,7 +29,7 @@ LONG_TEXT = 20_000  # characters; a longer one is turned into tokens beside the 
 Prefer = Annotated[
     str | None, Header(description="respond-async: 202 at once, see GET /v1/requests/{request_id}")
 ]
-COMPLETION_TOKENS = 16  # OpenAI's default of /v1/completions
+MOST_TOKENS = INTEGERS["max_tokens"][1]  # until it is known how many fit
 
 
 def create_app(service: Service) -> FastAPI:
@@ -72,8 +73,9 @@ def add_openai(app: FastAPI, service: Service) -> None:
         arrival = time.monotonic()
         refuse_unknown_model(service, body.model)
         prompts = [await to_tokens(service, prompt) for prompt in body.prompt]
-        wanted = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
-        asked = as_asked("completions", body, prompts, wanted, body.logprobs, request)
+        asked = as_asked(
+            "completions", body, prompts, body.max_tokens, body.logprobs, request
+        )  # fmt: skip
         return await answer(service, asked, request, arrival, prefer)
 
     @app.post("/v1/chat/completions", tags=["OpenAI"], **schema.answer(schema.ChatCompletion))
@@ -120,7 +122,7 @@ def as_asked(
             "stream_options",
         )  # fmt: skip
     try:
-        params = body.sampling(1 if max_tokens is None else max_tokens, logprobs)
+        params = body.sampling(MOST_TOKENS if max_tokens is None else max_tokens, logprobs)
     except ValueError as error:
         raise errors.from_value_error(error, type(body).model_fields) from None
     label = body.request_id or request.headers.get("x-request-id", "")
@@ -209,6 +211,7 @@ def add_operation(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", response_class=Response, tags=["operation"])
     async def metrics():
         """Figures for Prometheus."""
+        await service.look()
         service.metrics.ready.set(service.status == "ready")
         kind = "text/plain; version=0.0.4; charset=utf-8"
         return Response(service.metrics.text(service.engine_pid), media_type=kind)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
-from labkit.model.sampling_params import INTEGERS, NUMBERS, SamplingParams
+from labkit.model.sampling_params import INTEGERS, NUMBERS, SamplingParams, check_integer
 from labkit.serving.errors import APIError
 
 MOST_ANSWERS = 256  # of one request: prompts × n
@@ -55,9 +55,21 @@ def checked_prompts(value) -> list:
             raise ValueError(f"text {place} is empty, 1 character is needed; leave it out")
         if not isinstance(prompt, str) and not is_tokens(prompt):
             raise ValueError(f"entry {place} is neither a text nor a list of token ids")
+        whole_characters(prompt)
     if len({type(prompt) for prompt in prompts}) > 1:
         raise ValueError("texts and token ids are mixed; send one kind")
     return prompts
+
+
+def whole_characters(value):
+    """Refuses half a surrogate pair, which JSON can carry: no token stands for it."""
+    for text in [value] if isinstance(value, str) else value if isinstance(value, list) else []:
+        try:
+            text.encode() if isinstance(text, str) else None
+        except UnicodeEncodeError as error:
+            told = f"character {error.start} is half a surrogate pair; send whole characters"
+            raise ValueError(told) from None
+    return value
 
 
 def is_tokens(value) -> bool:
@@ -89,6 +101,7 @@ PROMPT = {
     ]
 }  # fmt: skip
 Label = Annotated[str, Field(max_length=MOST_LABEL)]
+Text = Annotated[str, AfterValidator(whole_characters)]
 
 
 class Strict(BaseModel):
@@ -107,7 +120,7 @@ class Common(Strict):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: number("n") = None
-    stop: Annotated[Any, WithJsonSchema(STOP)] = None
+    stop: Annotated[Any, AfterValidator(whole_characters), WithJsonSchema(STOP)] = None
     seed: number("seed") = None
     max_tokens: number("max_tokens") = None
     temperature: number("temperature") = None
@@ -169,14 +182,14 @@ class CompletionBody(Common):
 
 class TextPart(Strict):
     type: Literal["text"]
-    text: str
+    text: Text
 
 
 class ChatMessage(Strict):
     """One message. `name` is handed to the chat template, as everything else here."""
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
-    content: str | list[TextPart]
+    content: Text | list[TextPart]
     name: Label | None = None
     tool_calls: only([]) = None
     function_call: only(None) = None
@@ -219,6 +232,11 @@ class ChatBody(Common):
         if old is not None and new is not None and old != new:
             told = f"max_tokens is {old} and max_completion_tokens {new}; send one of them"
             raise APIError(400, told, "max_completion_tokens")
+        if new is not None:
+            try:
+                check_integer("max_completion_tokens", new, *INTEGERS["max_tokens"])
+            except ValueError as error:
+                raise APIError(400, str(error), "max_completion_tokens") from None
         return old if new is None else new
 
     def num_logprobs(self) -> int | None:

@@ -83,6 +83,7 @@ def from_validation(error: RequestValidationError) -> APIError:
     name = field_name(where[1:] if where[0] in ("body", "path", "query") else where)
     message = first["msg"].removeprefix("Value error, ")
     if kind == "extra_forbidden":
+        name = ".".join([*filter(None, [field_name(where[1:-1], "")]), str(where[-1])[:64]])
         message = f"field {name!r} is not known here; leave it out (GET /openapi.json lists all)"
     elif kind == "missing":
         message = f"field {name!r} is missing; it is needed"
@@ -91,7 +92,7 @@ def from_validation(error: RequestValidationError) -> APIError:
     return APIError(400, message, name)
 
 
-def field_name(parts: list) -> str:
+def field_name(parts: list, otherwise: str = "body") -> str:
     """messages[0].content, from what pydantic calls the same; names of types are left out."""
     name = ""
     for part in parts:
@@ -99,7 +100,7 @@ def field_name(parts: list) -> str:
             name += f"[{part}]"
         elif re.fullmatch(r"[a-z_0-9]+", str(part)) and part not in TYPE_NAMES:
             name += f".{part}" if name else str(part)
-    return name or "body"
+    return name or otherwise
 
 
 TYPE_NAMES = {"str", "int", "float", "bool", "constrained-str", "list", "dict"}

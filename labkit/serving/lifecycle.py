@@ -68,6 +68,7 @@ class Ticket:
         self.ended: float | None = None
         self.dropped: str | None = None  # why its connection was cut
         self.cut: Callable[[], None] = lambda: None  # cuts its connection
+        self.is_stuck = False  # its client takes nothing at the moment
         n = asked.params.n
         self.choices = [
             Choice(self, self.request_id(i // n, i % n), i, asked.prompts[i // n], tokenizer)
@@ -124,7 +125,8 @@ class Registry:
 
     `observer` is told of what happens (metrics, logs): `started`, `token`, `preempted`, `ended`,
     `stepped`. A streamed answer of which more than `max_unsent_tokens` wait for their client to
-    read is dropped: it ends, and its connection is cut.
+    read is dropped: it ends, and its connection is cut. Pieces that wait for this process, which
+    may have been busy or suspended, are not its client's fault.
     """
 
     def __init__(self, observer, max_unsent_tokens: int = 512, clock=time.monotonic):
@@ -177,7 +179,7 @@ class Registry:
         self.observer.stepped(step)
 
     def wake(self, ticket: Ticket) -> None:
-        if len(ticket.pieces) > self.max_unsent_tokens:
+        if ticket.is_stuck and len(ticket.pieces) > self.max_unsent_tokens:
             self.drop(ticket, f"{len(ticket.pieces)} tokens wait for a client that doesn't read")
         ticket.wake.set()
 

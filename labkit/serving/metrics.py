@@ -16,7 +16,7 @@ from prometheus_client import (
 )
 
 from labkit.serving.lifecycle import Choice
-from labkit.serving.messages import Step
+from labkit.serving.messages import Sight, Step
 
 MOST_NAMES = 32  # of a label; who comes later is counted as OTHER
 OTHER = "other"
@@ -133,9 +133,18 @@ class Metrics:
         self.steps.inc()
         self.generation_tokens.inc(sum(token.token_id is not None for token in step.tokens))
         self.busy.inc(step.busy_s)
-        self.running.set(step.running)
-        self.waiting.set(step.waiting)
-        self.kv_usage.set(step.num_used_blocks / num_blocks if num_blocks else 0)
+        self.holds(step.running, step.waiting, step.num_used_blocks, num_blocks)
+
+    def seen(self, sight: Sight, num_blocks: int = 0) -> None:
+        """What the engine holds: after the last request has left there is no step to tell it."""
+        running = sum(held.state == "running" for held in sight.requests)
+        waiting = len(sight.requests) - running
+        self.holds(running, waiting, sight.num_used_blocks, num_blocks)
+
+    def holds(self, running: int, waiting: int, num_used: int, num_blocks: int) -> None:
+        self.running.set(running)
+        self.waiting.set(waiting)
+        self.kv_usage.set(num_used / num_blocks if num_blocks else 0)
 
     def text(self, engine_pid: int | None = None) -> bytes:
         """Prometheus' text format. The engine process is looked at now."""

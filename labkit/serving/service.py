@@ -13,7 +13,7 @@ from labkit.serving.errors import APIError, from_value_error
 from labkit.serving.lifecycle import Asked, Choice, Registry, Ticket, failed
 from labkit.serving.live import Live
 from labkit.serving.logs import log_request
-from labkit.serving.messages import Add, Ready, Step
+from labkit.serving.messages import Add, Ready, Sight, Step
 from labkit.serving.metrics import Metrics
 from labkit.serving.options import engine_config
 from labkit.serving.text import TextSide
@@ -21,6 +21,7 @@ from labkit.serving.text import TextSide
 LOOK_S = 1.0  # so long a view waits for the engine, which answers between two steps
 MOST_SHOWN = 200  # requests on the page
 RETRY_AFTER_S = 1
+COMPLETION_TOKENS = 16  # OpenAI's default of /v1/completions
 PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
 FIELDS = {"priority", "deadline", "prompt", "max_tokens", "logit_bias", "temperature", "stop"}
 log = logging.getLogger("labkit.server")
@@ -57,6 +58,7 @@ class Service:
         """Puts what a client asks for in line. Raises APIError, and then nothing is in line."""
         self.refuse_when_closed()
         info = self.engine.info
+        self.refuse_unknown_tokens(asked, info.vocab_size)
         asked = replace(asked, params=self.fitted(asked, info.max_model_len))
         name = f"{PREFIX[asked.endpoint]}-{secrets.token_hex(12)}"
         ticket = Ticket(name, asked, self.text, self.engine.abort_soon, client, arrival)
@@ -64,6 +66,8 @@ class Service:
         self.registry.open(ticket)
         try:
             for index, prompt in enumerate(asked.prompts):
+                if not ticket.is_open:  # cancelled meanwhile
+                    break
                 await self.engine.add(
                     Add(
                         ticket.request_id(index), prompt, asked.params, arrival, asked.priority,
@@ -80,11 +84,22 @@ class Service:
             ticket.asked = replace(asked, prompts=[])  # the engine has them
         return ticket
 
+    def refuse_unknown_tokens(self, asked: Asked, vocab_size: int) -> None:
+        """The engine refuses them too; here the field is known, and so is any size of number."""
+        named = [*(("prompt", p) for p in asked.prompts), ("logit_bias", asked.params.logit_bias)]
+        for field, tokens in named:
+            if tokens and max(tokens) >= vocab_size:
+                told = f"{field} has token {max(tokens)}, the last of the model is {vocab_size - 1}"
+                raise APIError(400, told, field)
+
     def fitted(self, asked: Asked, max_model_len: int):
-        """Sampling parameters with a `max_tokens` that fits; 0 of it means: as many as fit."""
+        """Sampling parameters with a `max_tokens` that fits; one that isn't given is what fits."""
         longest = max(map(len, asked.prompts))
         room = max_model_len - longest
-        wanted = asked.max_tokens
+        wanted, least = asked.max_tokens, asked.params.min_tokens
+        if 1 <= room < least and wanted is None:
+            told = f"min_tokens is {least}, and {room} fit behind the prompt; ask for fewer"
+            raise APIError(400, told, "min_tokens", "context_length_exceeded")
         if room < 1 or wanted is not None and wanted > room:
             told = f"and max_tokens {wanted} " if wanted else "and one of output "
             raise APIError(
@@ -94,7 +109,8 @@ class Service:
                 "max_tokens" if room >= 1 else "messages" if asked.endpoint == "chat" else "prompt",
                 "context_length_exceeded",
             )
-        return replace(asked.params, max_tokens=wanted or room)
+        default = room if asked.endpoint == "chat" else min(max(COMPLETION_TOKENS, least), room)
+        return replace(asked.params, max_tokens=wanted or default)
 
     def refuse_when_closed(self) -> None:
         if self.draining:
@@ -146,6 +162,7 @@ class Service:
 
     def on_death(self, reason: str) -> None:
         self.metrics.restarts.inc()
+        self.metrics.seen(Sight(0, [], 0, 0))
         self.registry.end_all(f"{reason}; another one is being started, try again")
 
     # ---- what the registry tells
@@ -215,6 +232,7 @@ class Service:
             async with asyncio.timeout(LOOK_S):
                 sight = await self.engine.look()
                 self.registry.note(sight)
+                self.metrics.seen(sight, self.engine.info.num_blocks)
                 return sight
         return None
 

@@ -127,9 +127,12 @@ class StreamedAnswer(Answering):
     async def write(self, send, body: bytes) -> None:
         if not body or self.ticket.dropped:
             return
+        self.ticket.is_stuck = True  # seen by others only if the next line has to wait
         try:
             async with asyncio.timeout(self.write_timeout):
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         except TimeoutError:
             reason = f"its client took nothing for {self.write_timeout:g} s (--write-timeout)"
             self.registry.drop(self.ticket, reason)
+        finally:
+            self.ticket.is_stuck = False
