@@ -7,7 +7,6 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 from random import SystemRandom
 from reprlib import repr as short
@@ -215,15 +214,15 @@ class Engine:
 
     def refuse_what_the_rung_ignores(self, params: SamplingParams) -> None:
         """The first rung knows nothing but the most likely token."""
-        plain = SamplingParams(
-            temperature=0.0, max_tokens=params.max_tokens, ignore_eos=params.ignore_eos,
-            stop=params.stop, skip_special_tokens=params.skip_special_tokens,
-        )  # fmt: skip
-        if self.rung == "naive" and replace(params, seed=None) != plain:
-            raise ValueError(
-                "rung 'naive' is greedy and knows max_tokens, ignore_eos and stop only; "
-                f"set temperature=0 and leave the rest out, or take another rung (got {params})"
-            )
+        known = ("max_tokens", "ignore_eos", "stop", "skip_special_tokens", "seed")
+        plain = vars(SamplingParams(temperature=0.0))
+        for name, value in vars(params).items():
+            if self.rung == "naive" and name not in known and value != plain[name]:
+                raise ValueError(
+                    f"{name} is {short(value)}, and rung 'naive' is greedy and knows max_tokens, "
+                    "ignore_eos and stop only; set temperature=0 and leave the rest out, or take "
+                    "another rung"
+                )
 
     def refuse_what_the_policy_ignores(self, priority, deadline) -> None:
         """A request that asks for what this engine doesn't do is told so."""

@@ -190,8 +190,12 @@ class EngineClient:
 
     async def hangs(self) -> str:
         """Waits until the engine has work, and has said nothing for too long."""
+        pause = min(self.step_timeout / 4, 1.0)
         while True:
-            await asyncio.sleep(min(self.step_timeout / 4, 1.0))
+            began = time.monotonic()
+            await asyncio.sleep(pause)
+            late = time.monotonic() - began - pause  # this process was suspended: it heard nothing
+            self.heard += max(late, 0)
             silent = time.monotonic() - self.heard
             if not (self.answers or self.has_open()):
                 self.heard = time.monotonic()

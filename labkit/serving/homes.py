@@ -60,13 +60,16 @@ class Home(ABC):
 class ProcessHome(Home):
     """The engine in a process of its own, messages as msgpack over ZeroMQ."""
 
+    module = "labkit.serving.engine_process"  # what it runs
+    process = reading = None  # it may be ended while it is being started
+
     async def start(self) -> None:
         self.folder = tempfile.mkdtemp(prefix="labkit-")  # readable for this user only
         self.context = zmq.Context()
         waiting = zmq.asyncio.Context(self.context)  # the same, for sockets that are awaited
         self.inbox, self.config.inbox = self.bind(self.context.socket(zmq.PUSH), "to-engine")
         self.outbox, self.config.outbox = self.bind(waiting.socket(zmq.PULL), "from-engine")
-        command = [sys.executable, "-m", "labkit.serving.engine_process"]
+        command = [sys.executable, "-m", self.module]
         self.process = await asyncio.create_subprocess_exec(
             *command, stdin=subprocess.PIPE, cwd=Path(__file__).parents[2]
         )
@@ -103,11 +106,12 @@ class ProcessHome(Home):
         return f"it ended with status {status}"
 
     async def kill(self) -> None:
-        if self.process.returncode is None:
+        if self.process is not None and self.process.returncode is None:
             self.process.kill()
             await self.process.wait()
         await asyncio.sleep(0)  # what it said last is read before the sockets go
-        self.reading.cancel()
+        if self.reading is not None:
+            self.reading.cancel()
         self.inbox.close()
         self.outbox.close()
         self.context.term()

@@ -16,6 +16,7 @@ from labkit.model.sampling_params import SamplingParams
 from labkit.serving.messages import Held, Sight, Step
 
 MOST_REMEMBERED = 256  # tickets that have ended
+SHUTTING_DOWN = "the server is shutting down"
 
 
 @dataclass(frozen=True)
@@ -143,10 +144,11 @@ class Registry:
     def withdraw(self, ticket: Ticket) -> None:
         """A ticket that never got in line as a whole: as if it had not come."""
         self.tickets.pop(ticket.id, None)
-        names = [choice.request_id for choice in ticket.choices]
-        for name in names:
-            self.choices.pop(name, None)
-        ticket.abort(*names)
+        for choice in ticket.choices:
+            if self.choices.pop(choice.request_id, None) and choice.started is not None:
+                choice.end("abort", "the request was refused")  # it ran already: counted as begun
+                self.observer.ended(choice, self.clock())
+        ticket.abort(*(choice.request_id for choice in ticket.choices))
 
     def find(self, ticket_id: str) -> Ticket | None:
         return self.tickets.get(ticket_id) or self.ended.get(ticket_id)
@@ -186,8 +188,8 @@ class Registry:
     def drop(self, ticket: Ticket, reason: str) -> None:
         """Ends a ticket whose client doesn't read, and cuts its connection."""
         ticket.dropped = reason
-        ticket.pieces.clear()
         self.end(ticket, "abort", reason)
+        ticket.pieces.clear()
         ticket.cut()
 
     def end(self, ticket: Ticket, reason: str, error: str | None = None) -> None:

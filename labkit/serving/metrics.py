@@ -22,6 +22,7 @@ MOST_NAMES = 32  # of a label; who comes later is counted as OTHER
 OTHER = "other"
 TTFT_S = (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
 ITL_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
+DELIVERY_S = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 LONG_S = (0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480)
 TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 BY_CLASS = ["model_name", "class", "tenant"]
@@ -54,6 +55,8 @@ class Metrics:
         self.restarts = self.counter("labkit:engine_restarts", "Engines started after a failure")
         self.busy = self.counter("labkit:device_busy_seconds", "Time in which the device computed")
         self.steps = self.counter("labkit:engine_steps", "Steps of the engine")
+        told = "From a token in the engine to the API"
+        self.delivery = self.histogram("labkit:token_delivery_seconds", told, DELIVERY_S, ())
         self.engine_cpu = self.counter("labkit:engine_cpu_seconds", "CPU time of the engine")
         self.engine: tuple[int | None, float] = (None, 0.0)  # its pid, and what is counted of it
         ProcessCollector(registry=self.registry)  # of this process: CPU, memory, open files
@@ -82,8 +85,10 @@ class Metrics:
         made = Counter(name, told, ["model_name", *labels], registry=self.registry)
         return made if labels else made.labels(self.model_name)
 
-    def histogram(self, name: str, told: str, buckets):
-        return Histogram(name, told, BY_CLASS, registry=self.registry, buckets=buckets)
+    def histogram(self, name: str, told: str, buckets, labels=BY_CLASS):
+        names = labels or ["model_name"]
+        made = Histogram(name, told, names, registry=self.registry, buckets=buckets)
+        return made if labels else made.labels(self.model_name)
 
     def group(self, choice: Choice) -> tuple[str, str, str]:
         """The labels of a request: model, class (its priority), tenant."""
@@ -129,7 +134,10 @@ class Metrics:
         if ticket.dropped:
             self.dropped.inc()
 
-    def stepped(self, step: Step, num_blocks: int = 0) -> None:
+    def stepped(self, step: Step, num_blocks: int = 0, heard: float | None = None) -> None:
+        """`heard` is when it came from the engine."""
+        if step.tokens and heard is not None:
+            self.delivery.observe(heard - step.tokens[0].time)
         self.steps.inc()
         self.generation_tokens.inc(sum(token.token_id is not None for token in step.tokens))
         self.busy.inc(step.busy_s)

@@ -133,6 +133,12 @@ REASONS = {
 }
 
 
+EVENT = {
+    "type": "object", "required": ["data"], "description": "each event: JSON, at the end [DONE]",
+    "properties": {"data": {"type": "string"}},
+}  # fmt: skip
+
+
 def errors(*statuses) -> dict:
     """Entries of the document for these statuses; a model may stand last."""
     model = statuses[-1] if isinstance(statuses[-1], type) else ErrorBody
@@ -142,7 +148,7 @@ def errors(*statuses) -> dict:
 
 def answer(model: type) -> dict:
     """What a route that generates promises."""
-    streamed = {"schema": {"type": "string"}, "example": 'data: {"choices": [...]}\n\ndata: [DONE]'}
+    streamed = {"schema": EVENT, "example": 'data: {"choices": [...]}\n\ndata: [DONE]'}
     fine = {
         "model": model,
         "content": {"text/event-stream": streamed},

@@ -18,6 +18,7 @@ from labkit.serving.api import create_app
 from labkit.serving.engine_client import LoadFailed
 from labkit.serving.errors import APIError
 from labkit.serving.guards import Guards
+from labkit.serving.lifecycle import SHUTTING_DOWN
 from labkit.serving.messages import Ready
 from labkit.serving.service import Service
 from labkit.serving.text import TextSide
@@ -120,7 +121,7 @@ async def drain(service: Service, timeout: float) -> None:
         async with asyncio.timeout(timeout):
             while service.registry.tickets:
                 await asyncio.sleep(0.02)
-    service.registry.end_all("the server is shutting down")
+    service.registry.end_all(SHUTTING_DOWN)
     service.closing = True
 
 

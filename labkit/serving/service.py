@@ -8,6 +8,8 @@ from argparse import Namespace
 from contextlib import suppress
 from dataclasses import replace
 
+from labkit.model.sampling_params import SamplingParams
+from labkit.serving.admission import fitted, refuse_what_it_lacks
 from labkit.serving.engine_client import EngineClient, EngineDown, RequestRefused
 from labkit.serving.errors import APIError, from_value_error
 from labkit.serving.lifecycle import Asked, Choice, Registry, Ticket, failed
@@ -21,9 +23,8 @@ from labkit.serving.text import TextSide
 LOOK_S = 1.0  # so long a view waits for the engine, which answers between two steps
 MOST_SHOWN = 200  # requests on the page
 RETRY_AFTER_S = 1
-COMPLETION_TOKENS = 16  # OpenAI's default of /v1/completions
 PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
-FIELDS = {"priority", "deadline", "prompt", "max_tokens", "logit_bias", "temperature", "stop"}
+FIELDS = {*SamplingParams.__dataclass_fields__, "priority", "prompt"}
 log = logging.getLogger("labkit.server")
 
 
@@ -58,8 +59,9 @@ class Service:
         """Puts what a client asks for in line. Raises APIError, and then nothing is in line."""
         self.refuse_when_closed()
         info = self.engine.info
-        self.refuse_unknown_tokens(asked, info.vocab_size)
-        asked = replace(asked, params=self.fitted(asked, info.max_model_len))
+        refuse_what_it_lacks(asked, info)
+        params = replace(asked.params, max_tokens=fitted(asked, info.max_model_len))
+        asked = replace(asked, params=params)
         name = f"{PREFIX[asked.endpoint]}-{secrets.token_hex(12)}"
         ticket = Ticket(name, asked, self.text, self.engine.abort_soon, client, arrival)
         self.refuse_when_full(len(ticket.choices))
@@ -83,34 +85,6 @@ class Service:
         if not self.options.log_prompts:
             ticket.asked = replace(asked, prompts=[])  # the engine has them
         return ticket
-
-    def refuse_unknown_tokens(self, asked: Asked, vocab_size: int) -> None:
-        """The engine refuses them too; here the field is known, and so is any size of number."""
-        named = [*(("prompt", p) for p in asked.prompts), ("logit_bias", asked.params.logit_bias)]
-        for field, tokens in named:
-            if tokens and max(tokens) >= vocab_size:
-                told = f"{field} has token {max(tokens)}, the last of the model is {vocab_size - 1}"
-                raise APIError(400, told, field)
-
-    def fitted(self, asked: Asked, max_model_len: int):
-        """Sampling parameters with a `max_tokens` that fits; one that isn't given is what fits."""
-        longest = max(map(len, asked.prompts))
-        room = max_model_len - longest
-        wanted, least = asked.max_tokens, asked.params.min_tokens
-        if 1 <= room < least and wanted is None:
-            told = f"min_tokens is {least}, and {room} fit behind the prompt; ask for fewer"
-            raise APIError(400, told, "min_tokens", "context_length_exceeded")
-        if room < 1 or wanted is not None and wanted > room:
-            told = f"and max_tokens {wanted} " if wanted else "and one of output "
-            raise APIError(
-                400,
-                f"the prompt's {longest} tokens {told}are more than max_model_len, "
-                f"{max_model_len}; shorten the prompt or ask for fewer tokens",
-                "max_tokens" if room >= 1 else "messages" if asked.endpoint == "chat" else "prompt",
-                "context_length_exceeded",
-            )
-        default = room if asked.endpoint == "chat" else min(max(COMPLETION_TOKENS, least), room)
-        return replace(asked.params, max_tokens=wanted or default)
 
     def refuse_when_closed(self) -> None:
         if self.draining:
@@ -198,7 +172,7 @@ class Service:
 
     def stepped(self, step: Step) -> None:
         self.live.step(time.monotonic(), step.ended - step.began, len(step.tokens))
-        self.metrics.stepped(step, self.engine.info.num_blocks)
+        self.metrics.stepped(step, self.engine.info.num_blocks, self.engine.heard)
 
     # ---- views
 

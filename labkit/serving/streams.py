@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from labkit.answers import Piece
 from labkit.serving.answers import KEEP_ALIVE, Shapes, event
 from labkit.serving.errors import JSON, APIError
-from labkit.serving.lifecycle import Registry, Ticket
+from labkit.serving.lifecycle import SHUTTING_DOWN, Registry, Ticket
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -30,6 +30,8 @@ def failure_of(ticket: Ticket) -> APIError | None:
     if reason == "abort":
         said = said or "the request was cancelled"
         return APIError(409, said, code="cancelled", may_retry=False)
+    if said == SHUTTING_DOWN:
+        return APIError(503, said, code="draining", retry_after=5)
     if said and said.startswith("the engine"):
         return APIError(503, said, code="engine_failed", retry_after=1)
     return APIError(500, said or "the engine failed on this request", code="engine_error")

@@ -5,7 +5,18 @@ from argparse import Namespace
 
 from labkit.console import SetupError
 from labkit.environment import again
-from labkit.measure.bench import arguments, decode, ladder, offline, policies, scheduler, serve
+from labkit.measure.bench import (
+    arguments,
+    bottleneck,
+    decode,
+    ipc,
+    ladder,
+    offline,
+    policies,
+    scheduler,
+    serve,
+    soak,
+)
 from labkit.measure.bench.report import Report
 
 BENCHES = {
@@ -15,6 +26,9 @@ BENCHES = {
     "scheduler": scheduler,
     "policies": policies,
     "serve": serve,
+    "ipc": ipc,
+    "bottleneck": bottleneck,
+    "soak": soak,
 }
 DESCRIPTION = """\
 Measures on this machine, and prints the machine, the formula and the seed with every table.
