@@ -91,7 +91,12 @@ def add_openai(app: FastAPI, service: Service) -> None:
             told = f"the chat template refuses the messages: {error}"
             raise APIError(400, told, "messages") from None
         asked = as_asked("chat", body, [prompt], body.limit(), body.num_logprobs(), request)
-        return await answer(service, asked, request, arrival, prefer)
+        try:
+            return await answer(service, asked, request, arrival, prefer)
+        except APIError as error:
+            if error.param == "max_tokens" and body.max_tokens is None:
+                error.param = "max_completion_tokens"
+            raise
 
 
 async def beside(is_long: bool, work, *arguments):

@@ -6,6 +6,7 @@ two exist to be compared with it.
 """
 
 import asyncio
+import logging
 import os
 import queue
 import shutil
@@ -15,6 +16,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -25,6 +27,7 @@ from labkit.serving import engine_process, messages
 from labkit.serving.messages import EngineConfig, Failed, FromEngine, Ready, Stop, ToEngine
 
 Deliver = Callable[[FromEngine], None]
+log = logging.getLogger("labkit.engine")
 MOST_MESSAGES = 10_000  # on their way to an engine, or from it
 
 
@@ -100,7 +103,13 @@ class ProcessHome(Home):
             raise EngineBusy("the engine takes no messages; it may hang") from None
 
     async def died(self) -> str:
-        status = await self.process.wait()
+        ended = asyncio.create_task(self.process.wait())
+        await asyncio.wait({ended, self.reading}, return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():  # it lives, and nobody could hear it any more
+            ended.cancel()
+            log.error("a message could not be taken", exc_info=self.reading.exception())
+            return f"its message could not be taken: {self.reading.exception()!r}"
+        status = ended.result()
         if status < 0:
             return f"it was ended by signal {-status}"
         return f"it ended with status {status}"
@@ -133,7 +142,7 @@ class ThreadHome(Home):
             end = f"it ended with status {status}"
         except Exception as error:  # what would end a process ends this thread
             end = f"it failed: {error!r}"
-        self.loop.call_soon_threadsafe(lambda: self.over.done() or self.over.set_result(end))
+        self.in_loop(lambda: self.over.done() or self.over.set_result(end))
 
     def receive(self, wait: bool) -> ToEngine | None:
         try:
@@ -142,7 +151,11 @@ class ThreadHome(Home):
             return None
 
     def hand_over(self, message: FromEngine) -> None:
-        self.loop.call_soon_threadsafe(self.deliver, message)
+        self.in_loop(self.deliver, message)
+
+    def in_loop(self, work: Callable, *arguments) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            self.loop.call_soon_threadsafe(work, *arguments)
 
     def send(self, message: ToEngine) -> None:
         if self.inbox.qsize() >= MOST_MESSAGES:

@@ -95,7 +95,10 @@ class Service:
     def refuse_when_full(self, count: int) -> None:
         """The engine knows best who would wait; this holds also while it is in a long step."""
         most = self.options.max_queued_requests + self.engine.info.max_num_seqs
-        if len(self.registry.choices) + count > max(most, count):
+        if count > most:
+            told = f"{count} answers (prompts x n) are asked for, {most} is the most; send less"
+            raise APIError(400, told, "n")
+        if len(self.registry.choices) + count > most:
             raise self.busy(f"{len(self.registry.choices)} requests are open, {most} may be")
 
     def busy(self, reason: str) -> APIError:
@@ -212,7 +215,7 @@ class Service:
 
     def view(self, ticket: Ticket) -> dict:
         """One request as /v1/requests tells it."""
-        now, asked, choices = time.monotonic(), ticket.asked, ticket.choices
+        now, asked, choices = ticket.ended or time.monotonic(), ticket.asked, ticket.choices
         held = [c.held for c in choices if c.is_open and c.held]
         firsts = [c.first_token for c in choices if c.first_token]
         starts = [c.started for c in choices if c.started]
@@ -230,7 +233,7 @@ class Service:
             "finish_reason": None if ticket.is_open else ",".join(map(str, reasons)),
             "streaming": asked.stream,
             "client": ticket.client,
-            "age_s": round((ticket.ended or now) - ticket.arrival, 3),
+            "age_s": round(now - ticket.arrival, 3),
             "queue_s": round((min(starts) if starts else now) - ticket.arrival, 4),
             "ttft_s": round(min(firsts) - ticket.arrival, 4) if firsts else None,
             "prompt_tokens": sum(c.num_prompt_tokens for c in choices[:: asked.params.n]),

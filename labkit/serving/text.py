@@ -80,7 +80,7 @@ class TextSide:
                 messages=list(messages), add_generation_prompt=True, tools=None, documents=None,
                 **self.specials,
             )  # fmt: skip
-        except (TemplateError, TypeError, ValueError, KeyError, RecursionError) as error:
+        except Exception as error:  # it is somebody else's code, and may fail in any way
             raise TemplateRefusal(str(error) or type(error).__name__) from None
 
     def decode(
