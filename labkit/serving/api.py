@@ -1,6 +1,7 @@
 """The HTTP API: OpenAI's routes, the requests' own, health, metrics, the page."""
 
 import asyncio
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ PAGE_POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-
 LIVE_PAUSE_S = 0.25
 LONG_TEXT = 20_000  # characters; a longer one is turned into tokens beside the event loop
 Prefer = Annotated[
-    str | None, Header(description="respond-async: 202 at once, see GET /v1/requests/{request_id}")
+    str | None, Header(description="respond-async: 202 at once and no stream; see GET /v1/requests")
 ]
 MOST_TOKENS = INTEGERS["max_tokens"][1]  # until it is known how many fit
 
@@ -147,7 +148,8 @@ async def answer(
     Who prefers `respond-async` (RFC 7240) is told its id at once, and looks at /v1/requests; it
     needs no connection meanwhile, of which a browser has six.
     """
-    client, lets_go = ":".join(map(str, request.client or ())), prefer == "respond-async"
+    client = ":".join(map(str, request.client or ()))
+    lets_go = "respond-async" in re.split(r"[\s,;]+", prefer or "")
     asked = replace(asked, stream=False) if lets_go else asked  # no pieces pile up
     try:
         ticket = await service.submit(asked, client, arrival)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import secrets
 import time
 from argparse import Namespace
@@ -67,24 +68,24 @@ class Service:
         self.refuse_when_full(len(ticket.choices))
         self.registry.open(ticket)
         try:
-            for index, prompt in enumerate(asked.prompts):
-                if not ticket.is_open:  # cancelled meanwhile
-                    break
-                await self.engine.add(
-                    Add(
-                        ticket.request_id(index), prompt, asked.params, arrival, asked.priority,
-                        asked.tenant, ticket.deadline, asked.cache_salt,
-                    )  # fmt: skip
-                )
-                if not ticket.is_open:  # cancelled meanwhile, and this prompt wasn't in line then
-                    self.engine.abort_soon(*(choice.request_id for choice in ticket.choices))
-                    break
+            await asyncio.gather(*map(self.engine.add, self.adds(ticket)))
         except BaseException as error:
             self.registry.withdraw(ticket)
             raise self.as_api_error(error) from None
         if not self.options.log_prompts:
             ticket.asked = replace(asked, prompts=[])  # the engine has them
         return ticket
+
+    def adds(self, ticket: Ticket) -> list[Add]:
+        """What the engine is told of a ticket, one message a prompt."""
+        asked = ticket.asked
+        return [
+            Add(
+                ticket.request_id(index), prompt, asked.params, ticket.arrival, asked.priority,
+                asked.tenant, ticket.deadline, asked.cache_salt,
+            )
+            for index, prompt in enumerate(asked.prompts)
+        ]  # fmt: skip
 
     def refuse_when_closed(self) -> None:
         if self.draining:
@@ -106,7 +107,8 @@ class Service:
 
     def down(self, reason: str) -> APIError:
         told = f"the engine is not ready: {reason}"
-        return APIError(503, told, code="engine_down", retry_after=2)
+        loading = math.ceil(self.engine.info.seconds) if self.engine.info else RETRY_AFTER_S
+        return APIError(503, told, code="engine_down", retry_after=loading)
 
     def as_api_error(self, error: BaseException) -> BaseException:
         match error:

@@ -54,7 +54,6 @@ class Ask:
     max_tokens: int = 0
     letter: str = ""  # all that is said; empty: anything
     stop: bool = False  # after STOP_AFTER letters
-    ignores_eos: bool = False
     with_usage: bool = False
     label: str = ""
     pause_s: float = 0.0
@@ -116,7 +115,7 @@ def good(number: int, kind: str, rng: Random) -> Ask:
         number, kind, PATHS[endpoint], as_json(body), JSON | ({"Prefer": ASYNC} if lets_go else {}),
         statuses=(202,) if lets_go else (200,), stream=stream,
         num_choices=n * num_prompts, max_tokens=longest, letter=letter, stop=stop,
-        ignores_eos=body.get("ignore_eos", False), with_usage=usage or not stream, label=label,
+        with_usage=usage or not stream, label=label,
         pause_s=rng.expovariate(3), after=round(math.exp(rng.uniform(0, 4))),
     )  # fmt: skip
 
