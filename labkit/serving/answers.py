@@ -50,6 +50,7 @@ class Shapes:
 
     def whole_choice(self, choice: Choice) -> dict:
         output = choice.output
+        # One entry a token if logprobs were asked for, else none.
         tokens = [*zip(output.token_ids, output.logprobs, strict=False)]
         ending = {
             "index": choice.index,

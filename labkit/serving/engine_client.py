@@ -160,7 +160,8 @@ class EngineClient:
             died = asyncio.create_task(self.home.died())
             watching.append(died)
             await asyncio.wait({self.ready, died}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({self.ready}, timeout=0 if self.ready.done() else LAST_WORDS_S)
+            if not self.ready.done():
+                await asyncio.wait({self.ready}, timeout=LAST_WORDS_S)
             if not self.ready.done():
                 return f"the engine ended while it loaded: {died.result()}"
             said = self.ready.result()

@@ -53,7 +53,7 @@ class EngineLoop:
         self.max_num_seqs = slots(engine.core)
         self.open: dict[str, Request] = {}
         self.waiting: dict[str, Request] = {}
-        self.preemptions: dict[str, int] = {}  # of those that run or have run
+        self.preemptions: dict[str, int] = {}  # of the open ones that have run
         self.crowded = False  # the last step left somebody waiting
 
     @property
@@ -196,11 +196,13 @@ def pool_of(core):
 
 
 def has_started(request: Request) -> bool:
-    """The first rung tells it by its tokens only; one may end (a deadline) without having run."""
+    """Whether it runs or has run: on the first rung only its tokens tell. One that ended without
+    a token (by its deadline, say) has not."""
     return request.state in (State.RUNNING, State.PREEMPTED) or bool(request.output_token_ids)
 
 
 def state_of(request: Request) -> str:
+    """As `Held` tells it. The first rung leaves `state` alone, and tells it by its tokens."""
     started = request.state is State.WAITING and request.output_token_ids
     return "running" if started else request.state.name.lower()
 

@@ -31,7 +31,7 @@ class Guards:
             return await self.app(scope, receive, send)
         headers = dict(scope["headers"])
         error = self.refusal(scope, headers)
-        if error is None and (length(headers) or 0) > MOST_BYTES:
+        if error is None and length(headers) > MOST_BYTES:
             error = APIError(413, TOO_LARGE, "body")
         if error is None:
             return await self.app(scope, bounded(receive), send)
@@ -56,11 +56,12 @@ class Guards:
         return None
 
 
-def length(headers: dict[bytes, bytes]) -> int | None:
+def length(headers: dict[bytes, bytes]) -> int:
+    """How many bytes the headers promise; 0 where they don't, and `bounded` counts what comes."""
     try:
         return int(headers[b"content-length"])
     except (KeyError, ValueError):
-        return None
+        return 0
 
 
 def is_local(host: str) -> bool:

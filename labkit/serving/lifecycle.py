@@ -55,10 +55,10 @@ class Choice(Answer):
 
 
 class Ticket:
-    """One client's request. `abort` ends a request of the engine and waits for nothing."""
+    """One client's request. `abort` ends requests of the engine by id, and waits for nothing."""
 
     def __init__(
-        self, ticket_id: str, asked: Asked, tokenizer, abort: Callable[[str], object],
+        self, ticket_id: str, asked: Asked, tokenizer, abort: Callable[..., object],
         client: str = "", arrival: float | None = None,
     ):  # fmt: skip
         self.id, self.asked, self.client, self.abort = ticket_id, asked, client, abort
@@ -96,7 +96,7 @@ class Ticket:
 
     @property
     def state(self) -> str:
-        """waiting, running, preempted or finished: of the answer that is furthest behind."""
+        """waiting, running, preempted or finished: of the open answer that is furthest ahead."""
         if not self.is_open:
             return "finished"
         states = {state_of(choice) for choice in self.choices if choice.is_open}
@@ -124,10 +124,11 @@ def state_of(choice: Choice) -> str:
 class Registry:
     """All open tickets, by id; their choices, by the engine's id; the last that ended.
 
-    `observer` is told of what happens (metrics, logs): `started`, `token`, `preempted`, `ended`,
-    `stepped`. A streamed answer of which more than `max_unsent_tokens` wait for their client to
-    read is dropped: it ends, and its connection is cut. Pieces that wait for this process, which
-    may have been busy or suspended, are not its client's fault.
+    `observer` is told of what happens (metrics, logs): `started`, `token`, `preempted` and `ended`
+    for a choice, `closed` for a ticket, `stepped` for a step. A streamed answer of which more than
+    `max_unsent_tokens` wait for their client to read is dropped: it ends, and its connection is
+    cut. Pieces that wait for this process, which may have been busy or suspended, are not its
+    client's fault.
     """
 
     def __init__(self, observer, max_unsent_tokens: int = 512, clock=time.monotonic):
@@ -135,7 +136,6 @@ class Registry:
         self.tickets: dict[str, Ticket] = {}
         self.choices: dict[str, Choice] = {}
         self.ended: dict[str, Ticket] = {}
-        self.last_step: Step | None = None
 
     def open(self, ticket: Ticket) -> None:
         self.tickets[ticket.id] = ticket
@@ -155,7 +155,7 @@ class Registry:
 
     def on_step(self, step: Step) -> None:
         """Brings everybody what a step of the engine has made."""
-        now, touched, self.last_step = self.clock(), {}, step
+        now, touched = self.clock(), {}
         for start in step.started:
             if choice := self.choices.get(start.request_id):
                 choice.started, choice.num_cached_tokens = start.time, start.num_cached_tokens
@@ -201,9 +201,9 @@ class Registry:
                 self.close_choice(choice)
         self.close(ticket)
 
-    def end_all(self, error: str, reason: str = "error") -> None:
+    def end_all(self, error: str) -> None:
         for ticket in [*self.tickets.values()]:
-            self.end(ticket, reason, error)
+            self.end(ticket, "error", error)
 
     def close_choice(self, choice: Choice) -> None:
         if self.choices.pop(choice.request_id, None):

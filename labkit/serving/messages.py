@@ -57,7 +57,7 @@ class Ready(Message):
     rung: str
     policy: str
     dtype: str
-    device: str  # "cpu", "cuda", or what a paced device stands for
+    device: str  # "cpu", "cuda" or "paced:CARD"
     vocab_size: int
     max_model_len: int  # tokens of prompt and output
     max_num_seqs: int

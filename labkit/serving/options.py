@@ -109,7 +109,9 @@ def add_engine(group) -> None:
     group.add_argument(
         "--max-num-batched-tokens", type=count, metavar="N", help="tokens of a step (512)"
     )
-    group.add_argument("--itl-target-ms", type=seconds, metavar="MS", help="keeps steps this short")
+    group.add_argument(
+        "--itl-target-ms", type=above_zero, metavar="MS", help="keeps steps this short"
+    )
     group.add_argument("--prefix-caching", action=BooleanOptionalAction, help="default: on")
     group.add_argument("--cuda-graphs", action="store_true", help="on a GPU")
     group.add_argument("--seed", type=int, default=0, metavar="N", help="where seeds start (0)")
@@ -147,15 +149,15 @@ def add_limits(group) -> None:
         help="of a stream whose client doesn't read; beyond it it is dropped (default: 512)",
     )  # fmt: skip
     group.add_argument(
-        "--write-timeout", type=seconds, default=30.0, metavar="S",
+        "--write-timeout", type=above_zero, default=30.0, metavar="S",
         help="a client that takes nothing for so long is dropped (default: 30)",
     )  # fmt: skip
     group.add_argument(
-        "--step-timeout", type=seconds, default=30.0, metavar="S",
+        "--step-timeout", type=above_zero, default=30.0, metavar="S",
         help="an engine that finishes no step for so long is restarted (default: 30)",
     )  # fmt: skip
     group.add_argument(
-        "--drain-timeout", type=seconds, default=30.0, metavar="S",
+        "--drain-timeout", type=above_zero, default=30.0, metavar="S",
         help="after SIGTERM open requests have so long to finish (default: 30)",
     )  # fmt: skip
 
@@ -178,7 +180,7 @@ def port(text: str) -> int:
     return int(text)
 
 
-def seconds(text: str) -> float:
+def above_zero(text: str) -> float:
     try:
         value = float(text)
     except ValueError:

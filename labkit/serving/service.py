@@ -13,7 +13,7 @@ from labkit.model.sampling_params import SamplingParams
 from labkit.serving.admission import fitted, refuse_what_it_lacks
 from labkit.serving.engine_client import EngineClient, EngineDown, RequestRefused
 from labkit.serving.errors import APIError, from_value_error
-from labkit.serving.lifecycle import Asked, Choice, Registry, Ticket, failed
+from labkit.serving.lifecycle import SHUTTING_DOWN, Asked, Choice, Registry, Ticket, failed
 from labkit.serving.live import Live
 from labkit.serving.logs import log_request
 from labkit.serving.messages import Add, Ready, Sight, Step
@@ -89,7 +89,7 @@ class Service:
 
     def refuse_when_closed(self) -> None:
         if self.draining:
-            raise APIError(503, "the server is shutting down", code="draining", retry_after=5)
+            raise APIError(503, SHUTTING_DOWN, code="draining", retry_after=5)
         if self.engine.status != "ready":
             raise self.down(self.engine.detail)
 
@@ -177,6 +177,7 @@ class Service:
 
     def stepped(self, step: Step) -> None:
         self.live.step(time.monotonic(), step.ended - step.began, len(step.tokens))
+        # `heard` is of this step: the client notes it before it hands a message on.
         self.metrics.stepped(step, self.engine.info.num_blocks, self.engine.heard)
 
     # ---- views
@@ -205,7 +206,7 @@ class Service:
             "open_requests": len(self.registry.tickets),
         }
 
-    async def look(self):
+    async def look(self) -> Sight | None:
         """Asks the engine what it holds; what it said last stands if it doesn't answer soon."""
         with suppress(EngineDown, TimeoutError):
             async with asyncio.timeout(LOOK_S):
