@@ -19,16 +19,12 @@ def event(content: dict) -> bytes:
 
 
 def usage(ticket: Ticket) -> dict:
-    """Tokens of prompts and answers; a prompt counts once, however many answers it has."""
-    firsts = ticket.choices[:: ticket.asked.params.n]
-    prompt = sum(choice.num_prompt_tokens for choice in firsts)
-    output = sum(choice.num_tokens for choice in ticket.choices)
-    cached = sum(choice.num_cached_tokens for choice in firsts)
+    """Tokens of prompts and answers."""
     return {
-        "prompt_tokens": prompt,
-        "completion_tokens": output,
-        "total_tokens": prompt + output,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens": ticket.num_prompt_tokens,
+        "completion_tokens": ticket.num_tokens,
+        "total_tokens": ticket.num_prompt_tokens + ticket.num_tokens,
+        "prompt_tokens_details": {"cached_tokens": ticket.num_cached_tokens},
     }
 
 

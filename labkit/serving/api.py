@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from labkit import __version__
 from labkit.model.sampling_params import INTEGERS
 from labkit.serving import errors, schema
-from labkit.serving.answers import Shapes, event
+from labkit.serving.answers import Shapes
 from labkit.serving.bodies import ChatBody, Common, CompletionBody
 from labkit.serving.errors import JSON, APIError
 from labkit.serving.lifecycle import Asked, Ticket
@@ -55,7 +55,7 @@ def add_openai(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models", response_model=schema.Models, tags=["OpenAI"])
     async def models():
         """The models that are served: one."""
-        return JSON({"object": "list", "data": [service.card()]})
+        return JSON({"object": "list", "data": [service.views.card()]})
 
     @app.get(
         "/v1/models/{model:path}", response_model=schema.Model, responses=schema.errors(404),
@@ -64,7 +64,7 @@ def add_openai(app: FastAPI, service: Service) -> None:
     async def model(model: str):
         """One model."""
         refuse_unknown_model(service, model)
-        return JSON(service.card())
+        return JSON(service.views.card())
 
     @app.post("/v1/completions", tags=["OpenAI"], **schema.answer(schema.Completion))
     async def completions(
@@ -73,7 +73,8 @@ def add_openai(app: FastAPI, service: Service) -> None:
         """Continues a prompt: text or token ids, one or several."""
         arrival = time.monotonic()
         refuse_unknown_model(service, body.model)
-        prompts = [await to_tokens(service, prompt) for prompt in body.prompt]
+        is_long = sum(map(len, body.prompt)) > LONG_TEXT
+        prompts = [await to_tokens(service, prompt, is_long) for prompt in body.prompt]
         asked = as_asked(
             "completions", body, prompts, body.max_tokens, body.logprobs, request
         )  # fmt: skip
@@ -105,10 +106,8 @@ async def beside(is_long: bool, work, *arguments):
     return await asyncio.to_thread(work, *arguments) if is_long else work(*arguments)
 
 
-async def to_tokens(service: Service, prompt: str | list[int]) -> list[int]:
-    if not isinstance(prompt, str):
-        return prompt
-    return await beside(len(prompt) > LONG_TEXT, service.text.encode, prompt)
+async def to_tokens(service: Service, prompt: str | list[int], is_long: bool) -> list[int]:
+    return await beside(is_long, service.text.encode, prompt) if isinstance(prompt, str) else prompt
 
 
 def refuse_unknown_model(service: Service, name: str | None) -> None:
@@ -151,12 +150,9 @@ async def answer(
     client = ":".join(map(str, request.client or ()))
     lets_go = "respond-async" in re.split(r"[\s,;]+", prefer or "")
     asked = replace(asked, stream=False) if lets_go else asked  # no pieces pile up
-    try:
-        ticket = await service.submit(asked, client, arrival)
-    except APIError as error:
-        service.metrics.refused.labels(service.model, str(error.status)).inc()
-        raise
+    ticket = await service.submit(asked, client, arrival)
     if lets_go:
+        ticket.let_go = True
         headers = {"preference-applied": "respond-async", "x-request-id": ticket.id}
         return JSON({"id": ticket.id, "state": ticket.state}, 202, headers=headers)
     shapes = Shapes(ticket, service.text, service.model)
@@ -177,8 +173,8 @@ def add_requests(app: FastAPI, service: Service) -> None:
     @app.get("/v1/requests", response_model=schema.Requests, tags=["requests"])
     async def requests():
         """Every open request, with its state, tokens and blocks."""
-        await service.look()
-        views = [service.view(ticket) for ticket in service.registry.tickets.values()]
+        await service.views.look()
+        views = [service.views.request(ticket) for ticket in service.registry.tickets.values()]
         return JSON({"object": "list", "mine": service.mine, "data": views})
 
     @app.get(
@@ -188,8 +184,8 @@ def add_requests(app: FastAPI, service: Service) -> None:
     async def request(request_id: str):
         """One request, open or among the last that ended."""
         ticket = found(request_id)
-        await service.look()
-        return JSON(service.view(ticket))
+        await service.views.look()
+        return JSON(service.views.request(ticket))
 
     @app.delete(
         "/v1/requests/{request_id}", response_model=schema.Cancelled,
@@ -213,12 +209,12 @@ def add_operation(app: FastAPI, service: Service) -> None:
     )  # fmt: skip
     async def health():
         """200 while requests are answered, else 503 with the reason."""
-        return JSON(service.health(), 200 if service.status == "ready" else 503)
+        return JSON(service.views.health(), 200 if service.status == "ready" else 503)
 
     @app.get("/metrics", response_class=Response, tags=["operation"])
     async def metrics():
         """Figures for Prometheus."""
-        await service.look()
+        await service.views.look()
         service.metrics.ready.set(service.status == "ready")
         kind = "text/plain; version=0.0.4; charset=utf-8"
         return Response(service.metrics.text(service.engine_pid), media_type=kind)
@@ -245,7 +241,7 @@ def add_page(app: FastAPI, service: Service) -> None:
     async def live():
         async def states():
             while not service.closing:
-                yield event(await service.live_state())
+                yield await service.views.live_event()
                 await asyncio.sleep(LIVE_PAUSE_S)
 
         headers = {"cache-control": "no-cache"}

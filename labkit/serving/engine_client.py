@@ -68,6 +68,7 @@ class EngineClient:
         self.info: Ready | None = None
         self.home = None
         self.on_ready: Callable[[Ready], None] = lambda info: None
+        self.on_restart: Callable[[], None] = lambda: None
         self.num_restarts = 0
         self.heard = time.monotonic()  # when it last said something, or had nothing to say
         self.calls = itertools.count(1)
@@ -147,8 +148,10 @@ class EngineClient:
             failures = 0 if lasted > 2 * LONGEST_PAUSE_S else failures + 1
             pause = min(FIRST_PAUSE_S * 2 ** (failures - 1), LONGEST_PAUSE_S) if failures else 0
             log.error("the engine is gone", extra={"reason": reason, "restart_in_s": pause})
+            self.detail = f"{reason}; another one is started in {pause:g} s"
             await asyncio.sleep(pause)
             self.num_restarts += 1
+            self.on_restart()
 
     async def live(self) -> str:
         """One life of an engine; returns how it ended."""
@@ -156,7 +159,10 @@ class EngineClient:
         self.home = self.kind(self.config, self.receive)
         watching = []
         try:
-            await self.home.start()
+            try:
+                await self.home.start()
+            except OSError as error:  # no memory, no more files or processes: for now, perhaps
+                return f"the engine could not be started: {error}"
             died = asyncio.create_task(self.home.died())
             watching.append(died)
             await asyncio.wait({self.ready, died}, return_when=asyncio.FIRST_COMPLETED)

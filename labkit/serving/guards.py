@@ -1,7 +1,9 @@
 """What a request must pass before any route sees it: size, kind, host, key. Plain ASGI."""
 
+import asyncio
 import hmac
 import ipaddress
+from collections.abc import Callable
 
 from starlette.exceptions import HTTPException
 
@@ -22,14 +24,18 @@ class Guards:
     have its own name point here and read the answers (DNS rebinding).
     """
 
-    def __init__(self, app, api_key: str | None = None, local_only: bool = True):
+    def __init__(
+        self, app, api_key: str | None = None, local_only: bool = True,
+        write_timeout: float = 30.0, on_refusal: Callable[[int], None] = lambda status: None,
+    ):  # fmt: skip
         self.app, self.local_only = app, local_only and not api_key
+        self.write_timeout, self.on_refusal = write_timeout, on_refusal
         self.key = api_key and f"Bearer {api_key}".encode()
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        headers = dict(scope["headers"])
+        headers, send = dict(scope["headers"]), self.watched(scope, send)
         error = self.refusal(scope, headers)
         if error is None and length(headers) > MOST_BYTES:
             error = APIError(413, TOO_LARGE, "body")
@@ -38,6 +44,21 @@ class Guards:
         if b"expect" not in headers:  # else its sender waits to hear whether to send at all
             await drain(receive)
         await error.response()(scope, receive, send)
+
+    def watched(self, scope, send):
+        """`send`, which counts refusals, and cuts a connection whose client takes nothing."""
+
+        async def send_in_time(message) -> None:
+            refused = message.get("status", 200) >= 400 and scope["path"] in JSON_PATHS
+            if refused:
+                self.on_refusal(message["status"])
+            try:
+                async with asyncio.timeout(self.write_timeout):
+                    await send(message)
+            except TimeoutError:
+                scope["labkit.transport"].abort()
+
+        return send_in_time
 
     def refusal(self, scope, headers: dict[bytes, bytes]) -> APIError | None:
         path = scope["path"]

@@ -64,7 +64,8 @@ class ProcessHome(Home):
     """The engine in a process of its own, messages as msgpack over ZeroMQ."""
 
     module = "labkit.serving.engine_process"  # what it runs
-    process = reading = None  # it may be ended while it is being started
+    process = reading = context = inbox = outbox = None  # it may end while it is being started
+    folder = ""
 
     async def start(self) -> None:
         self.folder = tempfile.mkdtemp(prefix="labkit-")  # readable for this user only
@@ -121,10 +122,13 @@ class ProcessHome(Home):
         await asyncio.sleep(0)  # what it said last is read before the sockets go
         if self.reading is not None:
             self.reading.cancel()
-        self.inbox.close()
-        self.outbox.close()
-        self.context.term()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for socket in (self.inbox, self.outbox):
+            if socket is not None:
+                socket.close()
+        if self.context is not None:
+            self.context.destroy(linger=0)
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class ThreadHome(Home):

@@ -11,12 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from labkit.answers import Answer, Piece
+from labkit.answers import Answer, Output, Piece
 from labkit.model.sampling_params import SamplingParams
-from labkit.serving.messages import Held, Sight, Step
+from labkit.serving.messages import Held, Sight, Step, Token
 
 MOST_REMEMBERED = 256  # tickets that have ended
-SHUTTING_DOWN = "the server is shutting down"
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,16 @@ class Choice(Answer):
         self.num_cached_tokens = self.num_preemptions = 0
         self.held: Held | None = None  # as the engine told when it was last asked
 
-    @property
-    def num_tokens(self) -> int:
-        return len(self.output.token_ids)
+        self.num_tokens = 0
+
+    def take(self, event: Token) -> None:
+        """A `Token` has the fields of a `StepEvent`."""
+        self.num_tokens += self.is_open and event.token_id is not None
+        super().take(event)
+
+    def forget_text(self) -> None:
+        self.output = Output(finish_reason=self.output.finish_reason, error=self.output.error)
+        self.stream = None
 
 
 class Ticket:
@@ -70,6 +76,8 @@ class Ticket:
         self.dropped: str | None = None  # why its connection was cut
         self.cut: Callable[[], None] = lambda: None  # cuts its connection
         self.is_stuck = False  # its client takes nothing at the moment
+        self.let_go = False  # nobody waits for its text
+        self.code: str | None = None  # why it was ended from this side, as clients are told
         n = asked.params.n
         self.choices = [
             Choice(self, self.request_id(i // n, i % n), i, asked.prompts[i // n], tokenizer)
@@ -89,6 +97,42 @@ class Ticket:
     def is_open(self) -> bool:
         return any(choice.is_open for choice in self.choices)
 
+    # ---- sums over its choices; a prompt counts once, however many answers it has
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return sum(choice.num_prompt_tokens for choice in self.choices[:: self.asked.params.n])
+
+    @property
+    def num_cached_tokens(self) -> int:
+        return sum(choice.num_cached_tokens for choice in self.choices[:: self.asked.params.n])
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(choice.num_tokens for choice in self.choices)
+
+    @property
+    def num_preemptions(self) -> int:
+        return sum(choice.num_preemptions for choice in self.choices)
+
+    @property
+    def ttft(self) -> float | None:
+        """Seconds from its arrival to the first token of any of its answers."""
+        firsts = [choice.first_token for choice in self.choices if choice.first_token]
+        return min(firsts) - self.arrival if firsts else None
+
+    @property
+    def finish_reasons(self) -> str:
+        return ",".join(dict.fromkeys(str(choice.output.finish_reason) for choice in self.choices))
+
+    @property
+    def held(self) -> list[Held]:
+        return [choice.held for choice in self.choices if choice.is_open and choice.held]
+
+    @property
+    def block_ids(self) -> list[int]:
+        return [*dict.fromkeys(block for held in self.held for block in held.block_ids)]
+
     @property
     def failure(self) -> Choice | None:
         """The first answer that ended badly: one that the client can't use."""
@@ -107,6 +151,13 @@ class Ticket:
         while self.is_open and self.failure is None:
             await self.wake.wait()
             self.wake.clear()
+
+
+    def forget_text(self) -> None:
+        """It is over and its answer is sent: what is told of it stays, its text does not."""
+        self.pieces.clear()
+        for choice in self.choices:
+            choice.forget_text()
 
 
 def failed(choice: Choice) -> bool:
@@ -192,8 +243,9 @@ class Registry:
         ticket.pieces.clear()
         ticket.cut()
 
-    def end(self, ticket: Ticket, reason: str, error: str | None = None) -> None:
+    def end(self, ticket: Ticket, reason: str, error: str, code: str | None = None) -> None:
         """Ends what is still open of a ticket: here, and in the engine."""
+        ticket.code = ticket.code or (code if ticket.is_open else None)
         for choice in ticket.choices:
             if choice.is_open:
                 choice.end(reason, error)
@@ -201,9 +253,9 @@ class Registry:
                 self.close_choice(choice)
         self.close(ticket)
 
-    def end_all(self, error: str) -> None:
+    def end_all(self, error: str, code: str) -> None:
         for ticket in [*self.tickets.values()]:
-            self.end(ticket, "error", error)
+            self.end(ticket, "error", error, code)
 
     def close_choice(self, choice: Choice) -> None:
         if self.choices.pop(choice.request_id, None):
@@ -217,6 +269,8 @@ class Registry:
         if self.tickets.pop(ticket.id, None):
             ticket.ended = self.clock()
             self.observer.closed(ticket)
+            if ticket.let_go:
+                ticket.forget_text()
             self.ended[ticket.id] = ticket
             while len(self.ended) > MOST_REMEMBERED:
                 del self.ended[next(iter(self.ended))]

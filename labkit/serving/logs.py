@@ -34,10 +34,16 @@ class JSONFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
+def plain(value) -> str:
+    """A value on one line: what a client sends may hold line ends and a terminal's commands."""
+    text = "-" if value is None else str(value)
+    return text if text.isprintable() else repr(text)
+
+
 class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%H:%M:%S", time.localtime(record.created))
-        told = [f"{name}={value}" for name, value in fields_of(record).items() if value is not None]
+        told = [f"{name}={plain(value)}" for name, value in fields_of(record).items()]
         line = " ".join([stamp, f"{record.levelname:7}", record.getMessage(), *told])
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -53,8 +59,6 @@ def set_up(form: str | None) -> None:
 
 def log_request(ticket: Ticket, prompts: list[str] | None = None, answers=None) -> None:
     """One line about a request that has ended; with its text only if that is given."""
-    first = min((c.first_token for c in ticket.choices if c.first_token), default=None)
-    reasons = [choice.output.finish_reason for choice in ticket.choices]
     errors = [choice.output.error for choice in ticket.choices if choice.output.error]
     told = {
         "request_id": ticket.id,
@@ -63,12 +67,12 @@ def log_request(ticket: Ticket, prompts: list[str] | None = None, answers=None) 
         "client": ticket.client,
         "tenant": ticket.asked.tenant or None,
         "priority": ticket.asked.priority,
-        "finish_reason": ",".join(map(str, dict.fromkeys(reasons))),
+        "finish_reason": ticket.finish_reasons,
         "error": errors[0] if errors else None,
-        "prompt_tokens": sum(c.num_prompt_tokens for c in ticket.choices[:: ticket.asked.params.n]),
-        "output_tokens": sum(choice.num_tokens for choice in ticket.choices),
-        "preemptions": sum(choice.num_preemptions for choice in ticket.choices),
-        "ttft_s": first and round(first - ticket.arrival, 4),
+        "prompt_tokens": ticket.num_prompt_tokens,
+        "output_tokens": ticket.num_tokens,
+        "preemptions": ticket.num_preemptions,
+        "ttft_s": ticket.ttft and round(ticket.ttft, 4),
         "e2e_s": round(ticket.ended - ticket.arrival, 4),
     }
     if prompts is not None:

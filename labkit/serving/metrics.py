@@ -101,6 +101,9 @@ class Metrics:
             self.groups[key] = (self.model_name, *names)
         return self.groups[key]
 
+    def note_refusal(self, status: int) -> None:
+        self.refused.labels(self.model_name, str(status)).inc()
+
     # ---- told by the registry
 
     def started(self, choice: Choice) -> None:

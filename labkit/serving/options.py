@@ -206,5 +206,6 @@ def engine_config(options: Namespace):
         chosen["cuda_graphs"] = True
     return EngineConfig(
         options.model, options.rung, options.dtype, options.device,
-        {**chosen, "seed": options.seed}, options.max_queued_requests, options.mine,
+        {**chosen, "seed": options.seed}, options.max_queued_requests,
+        options.mine and options.home == "process",  # elsewhere this process has done it already
     )  # fmt: skip

@@ -18,7 +18,6 @@ from labkit.serving.api import create_app
 from labkit.serving.engine_client import LoadFailed
 from labkit.serving.errors import APIError
 from labkit.serving.guards import Guards
-from labkit.serving.lifecycle import SHUTTING_DOWN
 from labkit.serving.messages import Ready
 from labkit.serving.service import Service
 from labkit.serving.text import TextSide
@@ -35,6 +34,13 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["labkit.transport"] = self.transport
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Long after the last answer: one that its client has not read is thrown away."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
 
     def send_400_response(self, msg: str) -> None:
         body = APIError(400, f"this is no HTTP request: {msg}").response().body
@@ -82,7 +88,10 @@ async def run(options: Namespace, text: TextSide, mine=None) -> int:
     raise_file_limit()
     listening = listen(options.host, options.port)
     service = Service(options, text, mine)
-    app = Guards(create_app(service), options.api_key, is_loopback(options.host))
+    app = Guards(
+        create_app(service), options.api_key, is_loopback(options.host),
+        options.write_timeout, service.metrics.note_refusal,
+    )  # fmt: skip
     config = uvicorn.Config(
         app, http=Protocol, ws="none", lifespan="off", log_config=None, access_log=False,
         timeout_keep_alive=75, server_header=False, proxy_headers=False,
@@ -98,6 +107,8 @@ async def run(options: Namespace, text: TextSide, mine=None) -> int:
         await asyncio.wait({engine, serving, stop}, return_when=asyncio.FIRST_COMPLETED)
         if engine.done():
             raise engine.exception() or LoadFailed("the engine ended")
+        if serving.done():
+            serving.result()
         await drain(service, options.drain_timeout)
         return 0
     except LoadFailed as error:
@@ -121,7 +132,7 @@ async def drain(service: Service, timeout: float) -> None:
         async with asyncio.timeout(timeout):
             while service.registry.tickets:
                 await asyncio.sleep(0.02)
-    service.registry.end_all(SHUTTING_DOWN)
+    service.registry.end_all("the server is shutting down", "draining")
     service.closing = True
 
 

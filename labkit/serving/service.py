@@ -13,16 +13,15 @@ from labkit.model.sampling_params import SamplingParams
 from labkit.serving.admission import fitted, refuse_what_it_lacks
 from labkit.serving.engine_client import EngineClient, EngineDown, RequestRefused
 from labkit.serving.errors import APIError, from_value_error
-from labkit.serving.lifecycle import SHUTTING_DOWN, Asked, Choice, Registry, Ticket, failed
+from labkit.serving.lifecycle import Asked, Choice, Registry, Ticket, failed
 from labkit.serving.live import Live
 from labkit.serving.logs import log_request
-from labkit.serving.messages import Add, Ready, Sight, Step
+from labkit.serving.messages import Add, Ready, Step
 from labkit.serving.metrics import Metrics
 from labkit.serving.options import engine_config
 from labkit.serving.text import TextSide
+from labkit.serving.views import NOTHING, Views
 
-LOOK_S = 1.0  # so long a view waits for the engine, which answers between two steps
-MOST_SHOWN = 200  # requests on the page
 RETRY_AFTER_S = 1
 PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
 FIELDS = {*SamplingParams.__dataclass_fields__, "priority", "prompt"}
@@ -48,11 +47,21 @@ class Service:
             has_open=lambda: bool(self.registry.tickets),
             step_timeout=options.step_timeout,
         )
-        self.engine.on_ready = self.on_ready
+        self.engine.on_ready, self.engine.on_restart = self.on_ready, self.metrics.restarts.inc
         self.on_first_ready = lambda info: None
         self.mine: list[str] = []  # exercises of which a learner's own parts are at work
         self.draining = self.closing = False
+        self.views = Views(self)
         self.created = int(time.time())
+
+    @property
+    def status(self) -> str:
+        return "draining" if self.draining else self.engine.status
+
+    @property
+    def engine_pid(self) -> int | None:
+        home = self.engine.home
+        return home.pid if home is not None and self.engine.status == "ready" else None
 
     # ---- requests
 
@@ -89,7 +98,7 @@ class Service:
 
     def refuse_when_closed(self) -> None:
         if self.draining:
-            raise APIError(503, SHUTTING_DOWN, code="draining", retry_after=5)
+            raise APIError(503, "the server is shutting down", code="draining", retry_after=5)
         if self.engine.status != "ready":
             raise self.down(self.engine.detail)
 
@@ -114,6 +123,8 @@ class Service:
         match error:
             case RequestRefused(busy=True):
                 return self.busy(str(error))
+            case RequestRefused() if "deadline" in str(error):
+                return APIError(400, str(error), "deadline_ms", "deadline_unattainable")
             case RequestRefused():
                 return from_value_error(error, FIELDS)
             case EngineDown():
@@ -128,7 +139,7 @@ class Service:
         cancelled = []
         with suppress(EngineDown):
             cancelled = await self.engine.abort(names)
-        self.registry.end(ticket, "abort", "the request was cancelled")
+        self.registry.end(ticket, "abort", "the request was cancelled", "cancelled")
         return bool(cancelled)
 
     def on_ready(self, info: Ready) -> None:
@@ -140,9 +151,9 @@ class Service:
             self.on_first_ready(info)
 
     def on_death(self, reason: str) -> None:
-        self.metrics.restarts.inc()
-        self.metrics.seen(Sight(0, [], 0, 0))
-        self.registry.end_all(f"{reason}; another one is being started, try again")
+        self.views.sight = NOTHING
+        self.metrics.seen(NOTHING)
+        self.registry.end_all(f"{reason}; another one is being started, try again", "engine_failed")
 
     # ---- what the registry tells
 
@@ -179,103 +190,3 @@ class Service:
         self.live.step(time.monotonic(), step.ended - step.began, len(step.tokens))
         # `heard` is of this step: the client notes it before it hands a message on.
         self.metrics.stepped(step, self.engine.info.num_blocks, self.engine.heard)
-
-    # ---- views
-
-    def card(self) -> dict:
-        """The model as /v1/models tells it."""
-        info = self.engine.info
-        known = {"id": self.model, "object": "model", "created": self.created, "owned_by": "labkit"}
-        return known | {"max_model_len": info and info.max_model_len}
-
-    @property
-    def status(self) -> str:
-        return "draining" if self.draining else self.engine.status
-
-    @property
-    def engine_pid(self) -> int | None:
-        home = self.engine.home
-        return home.pid if home is not None and self.engine.status == "ready" else None
-
-    def health(self) -> dict:
-        engine = self.engine
-        found = {"status": self.status, "detail": engine.detail, "model": self.model}
-        return found | {
-            "engine_pid": self.engine_pid,
-            "engine_restarts": engine.num_restarts,
-            "open_requests": len(self.registry.tickets),
-        }
-
-    async def look(self) -> Sight | None:
-        """Asks the engine what it holds; what it said last stands if it doesn't answer soon."""
-        with suppress(EngineDown, TimeoutError):
-            async with asyncio.timeout(LOOK_S):
-                sight = await self.engine.look()
-                self.registry.note(sight)
-                self.metrics.seen(sight, self.engine.info.num_blocks)
-                return sight
-        return None
-
-    def view(self, ticket: Ticket) -> dict:
-        """One request as /v1/requests tells it."""
-        now, asked, choices = ticket.ended or time.monotonic(), ticket.asked, ticket.choices
-        held = [c.held for c in choices if c.is_open and c.held]
-        firsts = [c.first_token for c in choices if c.first_token]
-        starts = [c.started for c in choices if c.started]
-        reasons = dict.fromkeys(c.output.finish_reason for c in choices)
-        deadline = ticket.deadline
-        return {
-            "id": ticket.id,
-            "label": asked.label or None,
-            "endpoint": asked.endpoint,
-            "model": self.model,
-            "tenant": asked.tenant or None,
-            "priority": asked.priority,
-            "deadline_s": None if deadline is None else round(deadline - now, 3),
-            "state": ticket.state,
-            "finish_reason": None if ticket.is_open else ",".join(map(str, reasons)),
-            "streaming": asked.stream,
-            "client": ticket.client,
-            "age_s": round(now - ticket.arrival, 3),
-            "queue_s": round((min(starts) if starts else now) - ticket.arrival, 4),
-            "ttft_s": round(min(firsts) - ticket.arrival, 4) if firsts else None,
-            "prompt_tokens": sum(c.num_prompt_tokens for c in choices[:: asked.params.n]),
-            "cached_tokens": sum(c.num_cached_tokens for c in choices[:: asked.params.n]),
-            "output_tokens": sum(c.num_tokens for c in choices),
-            "blocks": len({block for h in held for block in h.block_ids}),
-            "host_blocks": sum(h.num_host_blocks for h in held),
-            "preemptions": sum(c.num_preemptions for c in choices),
-            "unsent_tokens": len(ticket.pieces),
-            "dropped": ticket.dropped,
-        }
-
-    async def live_state(self) -> dict:
-        """The whole server at this moment, for the page."""
-        sight, info, now = await self.look(), self.engine.info, time.monotonic()
-        shown = [*self.registry.tickets.values()][:MOST_SHOWN]
-        requests = []
-        for ticket in shown:
-            held = [c.held for c in ticket.choices if c.is_open and c.held]
-            blocks = [*dict.fromkeys(block for h in held for block in h.block_ids)]
-            requests.append({**self.view(ticket), "block_ids": blocks})
-        about = {}
-        if info is not None:
-            names = ("rung", "policy", "dtype", "device", "num_blocks", "block_size")
-            names += ("max_num_seqs", "max_model_len")
-            about = {name: getattr(info, name) for name in names}
-        used = sight.num_used_blocks if sight else 0
-        states = [ticket.state for ticket in self.registry.tickets.values()]
-        return {
-            "time": round(now, 3),
-            "status": self.status,
-            "detail": self.engine.detail,
-            "model": self.model,
-            "mine": self.mine,
-            **about,
-            "running": states.count("running"),
-            "waiting": states.count("waiting") + states.count("preempted"),
-            "kv_usage": used / info.num_blocks if info and info.num_blocks else 0.0,
-            "cached_blocks": sight.num_cached_blocks if sight else 0,
-            **self.live.summary(now),
-            "requests": requests,
-        }

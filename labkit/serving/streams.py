@@ -8,13 +8,14 @@ from fastapi.responses import Response
 from labkit.answers import Piece
 from labkit.serving.answers import KEEP_ALIVE, Shapes, event
 from labkit.serving.errors import JSON, APIError
-from labkit.serving.lifecycle import SHUTTING_DOWN, Registry, Ticket
+from labkit.serving.lifecycle import Registry, Ticket
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+RETRY_AFTER_S = {"draining": 5, "engine_failed": 1}
 KEEP_ALIVE_S = 15.0  # a comment so often, while nothing comes: proxies cut silent connections
 
 
@@ -30,10 +31,8 @@ def failure_of(ticket: Ticket) -> APIError | None:
     if reason == "abort":
         said = said or "the request was cancelled"
         return APIError(409, said, code="cancelled", may_retry=False)
-    if said == SHUTTING_DOWN:
-        return APIError(503, said, code="draining", retry_after=5)
-    if said and said.startswith("the engine"):
-        return APIError(503, said, code="engine_failed", retry_after=1)
+    if ticket.code in RETRY_AFTER_S:
+        return APIError(503, said, code=ticket.code, retry_after=RETRY_AFTER_S[ticket.code])
     return APIError(500, said or "the engine failed on this request", code="engine_error")
 
 
@@ -62,7 +61,9 @@ class Answering(ABC, Response):
         finally:
             for task in (answering, leaving):
                 task.cancel()
-            self.registry.end(self.ticket, "abort", "the client left")
+            why = "another answer of it failed" if self.ticket.failure else "the client left"
+            self.registry.end(self.ticket, "abort", why)
+            self.ticket.forget_text()
 
     @abstractmethod
     async def answer(self, scope, receive, send) -> None:

@@ -74,7 +74,7 @@ def test_a_thousand_tenants_make_few_labels():
     metrics = Watch("m")
     registry = Registry(metrics)
     for i in range(1000):
-        registry.end(served(registry, f"tenant-{i}", i, f"r{i}"), "abort")
+        registry.end(served(registry, f"tenant-{i}", i, f"r{i}"), "abort", "left")
     text = metrics.text().decode()
     assert len({*re.findall(r'tenant="([^"]*)"', text)}) == MOST_NAMES + 1
     assert len({*re.findall(r'class="([^"]*)"', text)}) == MOST_NAMES + 1

@@ -157,10 +157,13 @@ def asked(batch: int, rounds: int, tokens: int, seed: int):
 
 
 def fitting(answers: Sequence, seconds: float) -> tuple[int, int]:
-    """Tokens of an answer, and answers of a client, to run for about `seconds`."""
+    """Tokens of an answer, and answers of a client, to run for about `seconds`.
+
+    By the mean gap, not by the median: where tokens come in bursts, most gaps are nearly 0.
+    """
     from labkit.measure.bench.drive import percentile
 
-    step = max(percentile([gap for one in answers for gap in one.latency.itl], 50), 1e-5)
+    step = max(percentile([one.latency.tpot for one in answers], 50), 1e-5)
     tokens = min(max(round(seconds / step), LEAST_TOKENS), MOST_TOKENS)
     return tokens, max(round(seconds / (tokens * step)), 1)
 
