@@ -16,6 +16,7 @@ from labkit.measure.bench.soak_asks import Ask
 from labkit.measure.bench.soak_client import Client
 from labkit.measure.bench.soak_promises import Ending, Sample
 from labkit.measure.bench.soak_server import Server, look
+from labkit.serving.views import FRESH_S
 
 
 async def soak(
@@ -105,6 +106,7 @@ async def settle(server: Server, start: Sample, samples: list[Sample], ended: in
         await server.until(is_ready, "a ready engine")
         open_ids = await at_rest(session)
         await one_more(session)
+        await asyncio.sleep(2 * FRESH_S)  # the page may show what was, so long
         state, metrics = await look(session, "/live"), await look(session, "/metrics")
     last = await closed(server, start, ended)
     status, left = await server.end()
