@@ -68,7 +68,7 @@ class JSON(Response):
     media_type = "application/json"
 
     def render(self, content) -> bytes:
-        return msgspec.json.encode(content)
+        return msgspec.json.encode(content) + b"\n"  # a terminal's prompt begins a line
 
 
 def from_validation(error: RequestValidationError) -> APIError:

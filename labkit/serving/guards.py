@@ -68,7 +68,8 @@ class Guards:
         if self.key and path not in OPEN_PATHS and not path.startswith("/page/"):
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, self.key):
-                told = "a key is needed: send the header 'Authorization: Bearer KEY'"
+                told = "this key is not the one" if given else "a key is needed"
+                told += ": the server was started with --api-key; send 'Authorization: Bearer KEY'"
                 return APIError(401, told, code="invalid_api_key")
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
         if scope["method"] == "POST" and path in JSON_PATHS and not kind.endswith(b"json"):

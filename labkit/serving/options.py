@@ -80,7 +80,8 @@ def add_model(group) -> None:
     )  # fmt: skip
     group.add_argument(
         "--device", default="cpu", metavar="DEVICE",
-        help="cpu (default), cuda, or paced:CARD, which waits as long as that card would take",
+        help="cpu (default), cuda, or paced:CARD, which waits as long as that card would take: "
+        "A100, L4, L40S, H100, H200, B200, or a cost file of simulate",
     )  # fmt: skip
     group.add_argument("--max-model-len", type=count, metavar="N", help="tokens in and out")
     group.add_argument(
@@ -105,10 +106,13 @@ def add_engine(group) -> None:
     group.add_argument("--kv-memory", metavar="SIZE", help="of the cache, '1GB' (default)")
     group.add_argument("--num-blocks", type=count, metavar="N", help="instead of --kv-memory")
     group.add_argument("--block-size", type=count, metavar="N", help="tokens a block (16)")
-    group.add_argument("--max-num-seqs", type=count, metavar="N", help="that run at once (64)")
     group.add_argument(
-        "--max-num-batched-tokens", type=count, metavar="N", help="tokens of a step (512)"
+        "--max-num-seqs", type=count, metavar="N", help="that run at once (64; paced 256)"
     )
+    group.add_argument(
+        "--max-num-batched-tokens", type=count, metavar="N",
+        help="tokens of a step (512; paced 2048)",
+    )  # fmt: skip
     group.add_argument(
         "--itl-target-ms", type=above_zero, metavar="MS", help="keeps steps this short"
     )
@@ -129,8 +133,9 @@ def add_server(group) -> None:
     group.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
     group.add_argument("--port", type=port, default=8000, metavar="N", help="default: 8000")
     group.add_argument(
-        "--api-key", metavar="KEY", help="clients must send it (or set LABKIT_API_KEY; none)"
-    )
+        "--api-key", metavar="KEY",
+        help="clients send it, for /metrics too (or LABKIT_API_KEY; default: none)",
+    )  # fmt: skip
     group.add_argument(
         "--log-format", choices=("text", "json"), help="default: text at a terminal, else json"
     )

@@ -127,6 +127,8 @@ async def run(options: Namespace, text: TextSide, mine=None) -> int:
 async def drain(service: Service, timeout: float) -> None:
     """Refuses what comes, finishes what is open; ends what takes longer than `timeout`."""
     service.draining = True
+    if service.registry.tickets:
+        print(f"Finishing what is open, up to {timeout:g} s; Ctrl-C ends it at once", flush=True)
     log.info("draining", extra={"open_requests": len(service.registry.tickets)})
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout):
@@ -175,7 +177,8 @@ def announce(options: Namespace, service: Service, port: int) -> None:
     """Where it is, at once; that it is ready, when it is."""
     host = f"[{options.host}]" if ":" in options.host else options.host
     address = f"http://{host}:{port}"
-    print(f"Open: {address}    (loading {options.model} ...)", flush=True)
+    wait = "wait for Ready; the first time on a machine takes a minute"
+    print(f"Open: {address}    (loading {options.model}: {wait})", flush=True)
     if not is_loopback(options.host) and not options.api_key:
         print("      Whoever can reach this machine can use it: think of --api-key.", flush=True)
 

@@ -23,6 +23,7 @@ from labkit.serving.text import TextSide
 from labkit.serving.views import NOTHING, Views
 
 RETRY_AFTER_S = 1
+FIRST_LOAD_S = 10  # so long a client is asked to wait while the server starts
 PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
 FIELDS = {*SamplingParams.__dataclass_fields__, "priority", "prompt"}
 log = logging.getLogger("labkit.server")
@@ -116,7 +117,7 @@ class Service:
 
     def down(self, reason: str) -> APIError:
         told = f"the engine is not ready: {reason}"
-        loading = math.ceil(self.engine.info.seconds) if self.engine.info else RETRY_AFTER_S
+        loading = math.ceil(self.engine.info.seconds) if self.engine.info else FIRST_LOAD_S
         return APIError(503, told, code="engine_down", retry_after=loading)
 
     def as_api_error(self, error: BaseException) -> BaseException:

@@ -34,7 +34,7 @@ class Views:
         service = self.service
         return {
             "status": service.status,
-            "detail": self.engine.detail,
+            "detail": "finishing what is open" if service.draining else self.engine.detail,
             "model": service.model,
             "engine_pid": service.engine_pid,
             "engine_restarts": self.engine.num_restarts,

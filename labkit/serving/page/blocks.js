@@ -10,28 +10,33 @@ const context = canvas.getContext("2d");
 const readout = find("blocks-readout");
 const HELP = readout.textContent;
 const HEIGHT = 222; // CSS pixels that the map may take
+const MOST_SQUARES = 20_000; // a larger cache has several blocks in a square
 const NUMBERED = 18; // a cell so large shows its request's number
 
 let state = null;
-let holders = new Map(); // block → the requests that hold it
+let perSquare = 1; // blocks that a square stands for
+let holders = new Map(); // square → the requests that hold it
 let grid = layOut(0, 1, HEIGHT);
 let pointed = null; // the block under the pointer or the keys
 
 export function showBlocks(newState) {
   state = newState;
-  holders = holdersOf(state.requests);
-  const shared = [...holders.values()].filter((requests) => requests.length > 1).length;
-  count(holders.size, shared);
+  perSquare = Math.max(1, Math.ceil((state.num_blocks ?? 0) / MOST_SQUARES));
+  const ofBlocks = holdersOf(state.requests, 1);
+  const shared = [...ofBlocks.values()].filter((requests) => requests.length > 1).length;
+  count(ofBlocks.size, shared);
+  holders = perSquare === 1 ? ofBlocks : holdersOf(state.requests, perSquare);
   redraw();
   describe();
 }
 
-function holdersOf(requests) {
+function holdersOf(requests, blocks) {
   const found = new Map();
   for (const request of requests) {
-    for (const block of request.block_ids ?? []) {
-      if (found.has(block)) found.get(block).push(request);
-      else found.set(block, [request]);
+    const squares = new Set((request.block_ids ?? []).map((block) => Math.floor(block / blocks)));
+    for (const square of squares) {
+      if (found.has(square)) found.get(square).push(request);
+      else found.set(square, [request]);
     }
   }
   return found;
@@ -68,7 +73,7 @@ function showNoBlocks() {
 function fit() {
   const width = canvas.parentElement.clientWidth - paddingOf(canvas.parentElement);
   const scale = devicePixelRatio;
-  grid = layOut(state.num_blocks, width, HEIGHT);
+  grid = layOut(Math.ceil(state.num_blocks / perSquare), width, HEIGHT);
   const [across, down] = [grid.columns * grid.cell, grid.rows * grid.cell];
   const size = [Math.round(across * scale), Math.round(down * scale)];
   if (canvas.width !== size[0] || canvas.height !== size[1]) {
@@ -118,7 +123,7 @@ function drawBlock(block, inks) {
   const look = inks.fill((ours ?? held[0]).id);
   context.fillStyle = look.fill;
   context.fillRect(x, y, side, side);
-  if (held.length > 1) outline(block, inks.ink, grid.cell >= 10 ? 2 : 1);
+  if (held.length > 1 && perSquare === 1) outline(block, inks.ink, grid.cell >= 10 ? 2 : 1);
   if (grid.cell >= NUMBERED) number(look, x + side / 2, y + side / 2, side);
   context.globalAlpha = 1;
 }
@@ -152,7 +157,17 @@ function point(block) {
 function describe() {
   if (!state?.num_blocks) return;
   if (pointed !== null) describeBlock();
-  else write(readout, wordsOfSelected() ?? HELP);
+  else write(readout, wordsOfSelected() ?? help());
+}
+
+function help() {
+  return perSquare === 1 ? HELP : HELP.replace("one block", `${perSquare} blocks`);
+}
+
+function nameOf(square) {
+  const first = square * perSquare;
+  const last = Math.min(first + perSquare, state.num_blocks) - 1;
+  return first === last ? `Block ${whole(first)}` : `Blocks ${whole(first)} to ${whole(last)}`;
 }
 
 /** What is said while a row or an answer is pointed at. */
@@ -165,17 +180,19 @@ function wordsOfSelected() {
 
 function describeBlock() {
   const held = holders.get(pointed);
-  if (!held) return write(readout, `Block ${whole(pointed)}: free`);
+  if (!held) return write(readout, `${nameOf(pointed)}: free`);
   const names = held.slice(0, 4).map((request) => describeHolder(request));
   const more = held.length > 4 ? `, and ${held.length - 4} more` : "";
   const several = held.length > 1 ? `held by ${held.length} requests: ` : "";
-  write(readout, `Block ${whole(pointed)}: ${several}${names.join("; ")}${more}`);
+  write(readout, `${nameOf(pointed)}: ${several}${names.join("; ")}${more}`);
 }
 
 function describeHolder(request) {
-  const place = `block ${request.block_ids.indexOf(pointed) + 1} of ${request.block_ids.length}`;
   const tenant = request.tenant ? `, ${request.tenant}` : "";
-  return `No. ${lookOf(request.id).number} (${shortId(request.id)}${tenant}), its ${place}`;
+  const name = `No. ${lookOf(request.id).number} (${shortId(request.id)}${tenant})`;
+  if (perSquare > 1) return name;
+  const [place, all] = [request.block_ids.indexOf(pointed) + 1, request.block_ids.length];
+  return `${name}, its block ${place} of ${all}`;
 }
 
 canvas.addEventListener("pointermove", (event) => {

@@ -19,7 +19,11 @@ const FIGURES = [
   { name: "ITL p50", value: (s) => duration(s.itl_p50_ms), note: (s) => p99(s.itl_p99_ms) },
   { name: "Step", value: (s) => duration(s.step_ms), note: () => "the last one" },
   { name: "Preemptions", value: (s) => whole(s.preemptions), note: () => "since the start" },
-  { name: "Finished", value: (s) => whole(s.finished), note: (s) => `${whole(s.failed)} failed` },
+  {
+    name: "Finished",
+    value: (s) => whole(s.finished),
+    note: (s) => `${whole(s.failed)} failed or cancelled`,
+  },
 ];
 
 const FACTS = [
