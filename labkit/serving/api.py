@@ -153,6 +153,8 @@ async def answer(
     ticket = await service.submit(asked, client, arrival)
     if lets_go:
         ticket.let_go = True
+        if not ticket.is_open:  # it ended before anybody knew that nobody waits for its text
+            ticket.forget_text()
         headers = {"preference-applied": "respond-async", "x-request-id": ticket.id}
         return JSON({"id": ticket.id, "state": ticket.state}, 202, headers=headers)
     shapes = Shapes(ticket, service.text, service.model)

@@ -87,7 +87,7 @@ def from_validation(error: RequestValidationError) -> APIError:
         message = f"field {name!r} is not known here; leave it out (GET /openapi.json lists all)"
     elif kind == "missing":
         message = f"field {name!r} is missing; it is needed"
-    elif name not in message:
+    elif not re.match(rf"{re.escape(name)}\b", message):
         message = f"{name} is {shown(value)}: {message[:1].lower() + message[1:]}"
     return APIError(400, message, name)
 

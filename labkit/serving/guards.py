@@ -30,7 +30,7 @@ class Guards:
     ):  # fmt: skip
         self.app, self.local_only = app, local_only and not api_key
         self.write_timeout, self.on_refusal = write_timeout, on_refusal
-        self.key = api_key and f"Bearer {api_key}".encode()
+        self.key = api_key and api_key.encode()
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "http":
@@ -40,7 +40,7 @@ class Guards:
         if error is None and length(headers) > MOST_BYTES:
             error = APIError(413, TOO_LARGE, "body")
         if error is None:
-            return await self.app(scope, bounded(receive), send)
+            return await self.app(scope, bounded(receive, self.write_timeout), send)
         if b"expect" not in headers:  # else its sender waits to hear whether to send at all
             await drain(receive)
         await error.response()(scope, receive, send)
@@ -66,8 +66,8 @@ class Guards:
             told = "this server is for this machine; call it 127.0.0.1, or give it --api-key"
             return APIError(403, told, "Host")
         if self.key and path not in OPEN_PATHS and not path.startswith("/page/"):
-            given = headers.get(b"authorization", b"")
-            if not hmac.compare_digest(given, self.key):
+            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self.key):
                 told = "this key is not the one" if given else "a key is needed"
                 told += ": the server was started with --api-key; send 'Authorization: Bearer KEY'"
                 return APIError(401, told, code="invalid_api_key")
@@ -98,13 +98,20 @@ def is_local(host: str) -> bool:
     return True
 
 
-def bounded(receive):
-    """`receive`, which fails with status 413 once more than may be has come in."""
-    total = 0
+def bounded(receive, patience: float):
+    """`receive`, which fails with status 413 once more than may be has come in, and with 408 when
+    nothing of an unfinished body comes for `patience` seconds."""
+    total, is_whole = 0, False
 
     async def counted():
-        nonlocal total
-        message = await receive()
+        nonlocal total, is_whole
+        try:
+            async with asyncio.timeout(None if is_whole else patience):
+                message = await receive()
+        except TimeoutError:
+            told = f"nothing of the body came for {patience:g} s; send it without a pause"
+            raise HTTPException(408, told, {"connection": "close"}) from None
+        is_whole = not message.get("more_body")
         total += len(message.get("body", b""))
         if total > MOST_BYTES:
             if message.get("more_body"):
