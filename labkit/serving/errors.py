@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 KINDS = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error", 408: "deadline_error", 409: "cancelled",
+    405: "invalid_request_error", 408: "timeout_error", 409: "cancelled",
     413: "invalid_request_error", 415: "invalid_request_error", 429: "rate_limit_error",
 }  # fmt: skip
 
