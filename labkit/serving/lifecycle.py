@@ -77,6 +77,7 @@ class Ticket:
         self.cut: Callable[[], None] = lambda: None  # cuts its connection
         self.is_stuck = False  # its client takes nothing at the moment
         self.let_go = False  # nobody waits for its text
+        self.is_accepted = False  # the engine has all its prompts in line
         self.code: str | None = None  # why it was ended from this side, as clients are told
         n = asked.params.n
         self.choices = [
@@ -254,8 +255,10 @@ class Registry:
         self.close(ticket)
 
     def end_all(self, error: str, code: str) -> None:
+        """Ends all that the engine had accepted; who puts the others in line hears it there."""
         for ticket in [*self.tickets.values()]:
-            self.end(ticket, "error", error, code)
+            if ticket.is_accepted:
+                self.end(ticket, "error", error, code)
 
     def close_choice(self, choice: Choice) -> None:
         if self.choices.pop(choice.request_id, None):

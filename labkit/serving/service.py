@@ -78,7 +78,11 @@ class Service:
         self.refuse_when_full(len(ticket.choices))
         self.registry.open(ticket)
         try:
+            home = self.engine.home
             await asyncio.gather(*map(self.engine.add, self.adds(ticket)))
+            if self.engine.status != "ready" or self.engine.home is not home:
+                raise EngineDown(self.engine.detail)  # it accepted, and died before this went on
+            ticket.is_accepted = True
         except BaseException as error:
             self.registry.withdraw(ticket)
             raise self.as_api_error(error) from None

@@ -70,6 +70,18 @@ def test_a_request_without_a_token_has_no_latency():
     assert found[name] == 1
 
 
+def test_what_the_engine_never_accepted_is_not_counted_when_it_dies():
+    metrics = Watch("m")
+    registry = Registry(metrics)
+    served(registry, name="coming")
+    served(registry, name="there").is_accepted = True
+    registry.end_all("the engine failed", "engine_failed")
+    assert [*registry.tickets] == ["coming"] and registry.find("there").code == "engine_failed"
+    registry.withdraw(registry.tickets["coming"])
+    ends = [value for name, value in samples(metrics).items() if "request_success_total" in name]
+    assert ends == [1] and not registry.tickets and not registry.choices
+
+
 def test_a_thousand_tenants_make_few_labels():
     metrics = Watch("m")
     registry = Registry(metrics)
