@@ -1,5 +1,7 @@
 """What a client gets: whole answers and pieces of them, in the shapes of OpenAI's API."""
 
+import codecs
+
 import msgspec
 
 from labkit.answers import Piece
@@ -9,6 +11,7 @@ from labkit.serving.text import TextSide
 
 LEAST_LOGPROB = -9999.0  # JSON has no minus infinity
 OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
+UTF8 = codecs.getincrementaldecoder("utf-8")
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": still here\n\n"
 
@@ -38,6 +41,7 @@ class Shapes:
         self.whole_head = {**common, "object": kind}
         self.chunk_head = {**common, "object": f"{kind}.chunk" if self.is_chat else kind}
         self.offsets = [0] * len(ticket.choices)  # characters of each text before the next token
+        self.decoders = [UTF8("replace") for _ in ticket.choices]  # of a character begun
 
     def whole(self) -> dict:
         """The answer to a request that isn't streamed."""
@@ -115,10 +119,12 @@ class Shapes:
     def legacy(self, index: int, tokens: list[tuple[int, TokenLogprobs]]) -> dict:
         """The shape of /v1/completions: a list for each thing."""
         named = [self.named(token_id, found.logprob) for token_id, found in tokens]
-        offsets = []
-        for entry in named:
+        offsets, skipped = [], self.ticket.asked.params.skip_special_tokens
+        for entry, (token_id, _) in zip(named, tokens, strict=True):
             offsets.append(self.offsets[index])
-            self.offsets[index] += len(entry["token"])
+            if not (skipped and token_id in self.text.special_ids):
+                text = self.decoders[index].decode(bytes(entry["bytes"]))
+                self.offsets[index] += len(text)
         return {
             "tokens": [entry["token"] for entry in named],
             "token_logprobs": [entry["logprob"] for entry in named],

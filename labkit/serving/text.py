@@ -35,6 +35,8 @@ class TextSide:
         self.backend.no_truncation()
         self.backend.no_padding()
         self.template = environment().from_string(template) if template else None
+        added = backend.get_added_tokens_decoder()
+        self.special_ids = {token_id for token_id, token in added.items() if token.special}
         self.is_byte_level = "ByteLevel" in str(json.loads(backend.to_str()).get("decoder"))
         self.token_bytes = lru_cache(maxsize=65536)(self.find_token_bytes)
 

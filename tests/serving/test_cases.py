@@ -204,3 +204,11 @@ def test_16_a_seeded_answer_is_the_same_alone_in_a_batch_and_after_a_preemption(
         single.text(f"urgent {number} " * 9, priority=-number)
     assert disturbed.rest().text() == alone
     assert single.request(disturbed.id)["preemptions"] >= 1
+
+
+def test_06_offsets_count_the_characters_of_the_text(chain):
+    """Half a character and a special token are no character of their own."""
+    found = chain.complete("a", max_tokens=50, logprobs=1)["choices"][0]
+    offsets = found["logprobs"]["text_offset"]
+    assert found["text"] == CHAIN and offsets[-1] == len(CHAIN)
+    assert [found["text"][offsets[i] :][:1] for i in (0, 2, 5, 6)] == ["ď", "€", "b", "😀"]
