@@ -1,6 +1,7 @@
 """The OpenAPI document: whole, and true of the running server, as schemathesis sees it."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -65,8 +66,9 @@ def fuzz(location: str, folder, *arguments) -> subprocess.CompletedProcess:
         "--generation-database", "none", "--continue-on-failure", "--suppress-health-check", "all",
         "--no-color", *arguments,
     ]  # fmt: skip
+    variables = {**os.environ, "PYTHONIOENCODING": "utf-8"}  # labkit's own names a handler too
     return subprocess.run(
-        command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace"
+        command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace", env=variables
     )
 
 
