@@ -95,7 +95,7 @@ def test_nor_do_those_about_a_request_that_there_is(short, tmp_path):
         f"{short.url}/openapi.json", tmp_path, "--max-examples", "10", "--include-path", path
     )
     assert all_passed(found, 2), found.stdout
-    assert "404" not in found.stdout
+    assert not re.search(r"\b404\b", found.stdout)  # a port may contain one
 
 
 def test_a_status_that_is_not_in_the_document_would_be_found(short, tmp_path):
