@@ -23,14 +23,15 @@ WHY = {  # a part can't be used; the keys are those of `parts.PartError`
     "check.unreadable": "{reason}",
 }
 DECODER = "labkit.model.cpu_decoder"
+REFERENCE = "labkit.kernels.reference"  # with a part of it, the server's attention is this one
 TEXT = "labkit.model.text"  # from tokens to text, on every rung
 ROOTS = {  # what `rungs.load_for` and `rungs.make` import for each rung
     "naive": ("labkit.engine.naive", TEXT),
     "static": ("labkit.engine.static", TEXT),
-    "cached": ("labkit.engine.cached", DECODER, TEXT),
-    "paged": ("labkit.engine.paged", DECODER, TEXT),
-    "continuous": ("labkit.engine.continuous", DECODER, TEXT),
-    "preemptive": ("labkit.engine.continuous", "labkit.engine.policies", DECODER, TEXT),
+    "cached": ("labkit.engine.cached", DECODER, REFERENCE, TEXT),
+    "paged": ("labkit.engine.paged", DECODER, REFERENCE, TEXT),
+    "continuous": ("labkit.engine.continuous", DECODER, REFERENCE, TEXT),
+    "preemptive": ("labkit.engine.continuous", "labkit.engine.policies", DECODER, REFERENCE, TEXT),
     "paced": ("labkit.engine.scheduler", "labkit.engine.policies", TEXT),  # the last two rungs
 }
 ROOMS = ("kernels", "model", "engine", "serving")  # what a server is made of
@@ -84,6 +85,11 @@ def install(exercise_ids: Iterable[str] | None = None) -> Mine:
     if modules:
         sys.meta_path.insert(0, Finder(modules, mine))
     return mine
+
+
+def has_part_of(module: str) -> bool:
+    """Whether this process has been told to run a learner's part of `module`."""
+    return any(isinstance(f, Finder) and module in f.modules for f in sys.meta_path)
 
 
 def usable_part(exercise, mine: Mine, needed: bool) -> str | None:

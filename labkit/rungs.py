@@ -18,14 +18,20 @@ ON_TRANSFORMERS = ("naive", "static")
 
 
 def load_for(
-    rung: str, model: str, dtype: str, device: str, with_tokenizer: bool = True
+    rung: str,
+    model: str,
+    dtype: str,
+    device: str,
+    with_tokenizer: bool = True,
+    reference: bool = False,
 ) -> loading.LoadedModel:
-    """The model as `rung` runs it: the first two on `transformers`, the others on our decoder."""
+    """The model as `rung` runs it: the first two on `transformers`, the others on our decoder,
+    whose attention is the textbook's with `reference`."""
     if rung not in RUNGS:
         raise ValueError(f"rung {rung!r} is not known; accepted are {', '.join(RUNGS)}")
     if rung not in ON_TRANSFORMERS:
         return loading.load_decoder(
-            model, dtype=dtype, device=device, with_tokenizer=with_tokenizer
+            model, dtype=dtype, device=device, with_tokenizer=with_tokenizer, reference=reference
         )
     if dtype == loading.INT8:
         raise ModelError(f"dtype 'int8' needs labkit's decoder; rung {rung!r} runs transformers")

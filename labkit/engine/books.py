@@ -18,20 +18,28 @@ class Books:
     ) -> tuple[list[int], int]:
         """Blocks that hold the beginning of a waiting request, and how many of its tokens.
 
-        At least one token is left to compute: without it there would be no logits. For one that
-        is swapped out nothing is looked for: it has all on the host.
+        They are found in the prefix cache, or are those of the request that it is a copy of. For
+        one that is swapped out nothing is looked for: it has all on the host.
         """
-        shared = []
         if request.host_blocks:
-            return shared, 0
-        if self.pool.prefix_caching:
-            num_full = (request.num_tokens - 1) // self.pool.block_size
-            shared = self.pool.find(self.hashes(request, num_full))
+            return [], 0
+        shared = self.find_cached(request)
         num_found, num_shared = len(shared) * self.pool.block_size, request.num_prompt_tokens - 1
         parent = computed_parent(request, running)
         if parent is None or num_found >= num_shared:
             return shared, num_found
         return parent.block_table[: self.pool.blocks_for(num_shared)], num_shared
+
+    def find_cached(self, request: Request) -> list[int]:
+        """The blocks of the longest beginning of a request that the prefix cache has, in order.
+
+        Only full blocks can be found. At least one token is left to compute: without it there
+        would be no logits to choose the next one from.
+        """
+        if not self.pool.prefix_caching:
+            return []
+        num_full = (request.num_tokens - 1) // self.pool.block_size
+        return self.pool.find(self.hashes(request, num_full))
 
     def missing(self, request: Request, shared: list[int], num_cached: int) -> int:
         """How many blocks too few are free for all tokens of a waiting request."""

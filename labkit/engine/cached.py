@@ -44,6 +44,11 @@ class CachedEngine(BatchEngine):
             )
 
     def next_batch(self) -> list[Request]:
+        """Takes the requests of the next batch from the line, and gives each a row.
+
+        Row i of the cache is block i. It still holds what its last owner left there, so nothing
+        of a new request is computed yet.
+        """
         batch = super().next_batch()
         for row, request in enumerate(batch):
             request.block_table, request.num_computed_tokens = [row], 0

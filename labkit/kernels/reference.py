@@ -41,6 +41,14 @@ class PagedAttention:
         self.spans = list(zip(starts, starts[1:], batch.context_lens, strict=False))
 
     def __call__(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        """Attention of every request's new tokens to all of its own, wherever its blocks lie.
+
+        `q` is `[T, heads, head_dim]`: request r has the rows `begin` to `end` of `spans[r]`, and
+        they are the last ones of its `context_len` tokens. `kv` is one layer of the cache,
+        `[num_blocks, 2, kv_heads, block_size, head_dim]`, and holds their keys and values
+        already. A row of `block_tables` may be longer than its request needs. Returns a tensor
+        like `q`.
+        """
         out = torch.empty_like(q)
         for r, (begin, end, context_len) in enumerate(self.spans):
             num_blocks = -(-context_len // self.batch.block_size)

@@ -73,7 +73,9 @@ class Decoder:
         dtype: torch.dtype = torch.float32,
         device="cpu",
         int8: frozenset[str] = frozenset(),
+        attention: Callable = attention_for,
     ):
+        self.attention = attention  # from the batch of a step to its attention
         self.config, self.dtype, self.device = config, dtype, torch.device(device)
         plain = linear_for(dtype, device)
 
@@ -110,7 +112,7 @@ class Decoder:
         """
         x = F.embedding(batch.token_ids, self.embedding)  # [T, hidden]
         turns = self.turns[batch.positions].unsqueeze(1)  # [T, 1, head_dim / 2]
-        rows, attention = cache.rows(batch.slot_mapping), attention_for(batch)
+        rows, attention = cache.rows(batch.slot_mapping), self.attention(batch)
         for i, layer in enumerate(self.layers):
             q, kv = self.queries_keys_values(layer, x, turns)
             cache.write(i, rows, kv)

@@ -25,6 +25,34 @@ class Span:
         return self.start + len(self.token_ids)
 
 
+def slots_of(block_table: Sequence[int], start: int, end: int, block_size: int) -> list[int]:
+    """The slots of a sequence's tokens at positions `start` to `end` (exclusive).
+
+    A slot is room for the keys and values of one token: slot s is place s % block_size of block
+    s // block_size. Block i of the table holds the positions from i * block_size on.
+    """
+    slots = []
+    for position in range(start, end):
+        index, offset = divmod(position, block_size)
+        slots.append(block_table[index] * block_size + offset)
+    return slots
+
+
+def refuse_short_tables(spans: Sequence[Span], block_size: int) -> None:
+    """ValueError when a block table has no room for its span."""
+    for span in spans:
+        if span.context_len > len(span.block_table) * block_size:
+            raise ValueError(
+                f"{span.context_len} tokens do not fit in {len(span.block_table)} blocks "
+                f"of {block_size}"
+            )
+
+
+def on_device(numbers, device) -> torch.Tensor:
+    """A list of whole numbers, or of rows of them, as int64 on a device."""
+    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)
+
+
 @dataclass
 class FlatBatch:
     """What the model reads. T tokens of R requests, one after the other.
@@ -46,35 +74,22 @@ class FlatBatch:
     @classmethod
     def build(cls, spans: Sequence[Span], block_size: int, device="cpu") -> "FlatBatch":
         """Lays the spans side by side. ValueError when a block table is too short for its span."""
-        for span in spans:
-            if span.context_len > len(span.block_table) * block_size:
-                raise ValueError(
-                    f"{span.context_len} tokens do not fit in {len(span.block_table)} blocks "
-                    f"of {block_size}"
-                )
-        positions = [p for s in spans for p in range(s.start, s.context_len)]
-        slots = [
-            s.block_table[p // block_size] * block_size + p % block_size
-            for s in spans
-            for p in range(s.start, s.context_len)
-        ]
+        refuse_short_tables(spans, block_size)
         width = max(-(-s.context_len // block_size) for s in spans)
         tables = [
             [*s.block_table[:width], *[0] * (width - len(s.block_table))] for s in spans
         ]
+        ranges = [(s.block_table, s.start, s.context_len) for s in spans]
+        slots = [slot for one in ranges for slot in slots_of(*one, block_size)]
         query_start = [0, *accumulate(len(s.token_ids) for s in spans)]
         rows = [end - 1 for s, end in zip(spans, query_start[1:], strict=True) if s.samples]
-
-        def on_device(numbers) -> torch.Tensor:
-            return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)
-
         return cls(
-            token_ids=on_device([t for s in spans for t in s.token_ids]),
-            positions=on_device(positions),
-            slot_mapping=on_device(slots),
-            block_tables=on_device(tables),
-            query_start=on_device(query_start),
-            logits_rows=on_device(rows),
+            token_ids=on_device([t for s in spans for t in s.token_ids], device),
+            positions=on_device([p for _, *ends in ranges for p in range(*ends)], device),
+            slot_mapping=on_device(slots, device),
+            block_tables=on_device(tables, device),
+            query_start=on_device(query_start, device),
+            logits_rows=on_device(rows, device),
             query_lens=[len(s.token_ids) for s in spans],
             context_lens=[s.context_len for s in spans],
             block_size=block_size,

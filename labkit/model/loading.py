@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,19 @@ def load(name: str, *, dtype: str = "float32", device: str = "cpu") -> LoadedMod
 
 
 def load_decoder(
-    name: str, *, dtype: str = "float32", device: str = "cpu", with_tokenizer: bool = True
+    name: str,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    with_tokenizer: bool = True,
+    reference: bool = False,
 ) -> LoadedModel:
     """The same with labkit's own decoder, which also knows the dtype "int8" (on a CPU).
 
     Weights are read one at a time: memory never holds the model twice. Who works on tokens only
-    is ready sooner without a tokenizer; `LoadedModel.tokenizer` is None then.
+    is ready sooner without a tokenizer; `LoadedModel.tokenizer` is None then. With `reference` the
+    decoder is the plain one on every device, and its attention is that of `kernels.reference`:
+    slow, and every line of it can be read.
     """
     accepted = (*DTYPES, INT8)
     if dtype not in accepted:
@@ -84,7 +92,13 @@ def load_decoder(
             config, tensors = read_json(path / "config.json"), reader(path)
             ends = read_ends(path, config)
         shape = DecoderConfig.read(config)
-        kind = CPUDecoder if torch.device(device).type == "cpu" else Decoder
+        kind = Decoder
+        if reference:
+            from labkit.kernels.reference import PagedAttention
+
+            kind = partial(Decoder, attention=PagedAttention)
+        elif torch.device(device).type == "cpu":
+            kind = CPUDecoder
         if dtype == INT8:
             from labkit.model.rotation import rotated
 

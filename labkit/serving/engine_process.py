@@ -68,6 +68,7 @@ def load(config: EngineConfig):
         mine = install()
     from labkit import rungs
     from labkit.library import Engine
+    from labkit.mine import REFERENCE, has_part_of
     from labkit.serving.engine_loop import EngineLoop
 
     options = {**config.options, "clock": time.monotonic}
@@ -77,8 +78,9 @@ def load(config: EngineConfig):
         loaded = paced.load(config.model, config.device.removeprefix("paced:"), config.dtype)
     else:
         loaded = rungs.load_for(
-            config.rung, config.model, config.dtype, config.device, with_tokenizer=False
-        )
+            config.rung, config.model, config.dtype, config.device, with_tokenizer=False,
+            reference=has_part_of(REFERENCE),
+        )  # fmt: skip
     engine = Engine(loaded, config.rung, **options)
     loop = EngineLoop(engine, config.max_queued_requests)
     shape = loaded.model.config

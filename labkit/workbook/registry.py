@@ -22,11 +22,15 @@ class Case:
     did, as plain data (numbers, strings, lists, dicts); it must return `expected`. Where the
     two differ the check says the sentence `ID.case.NAME` of the catalogue: the invariant that
     broke. Cases are run from the first on, so the smallest comes first.
+
+    `draw(expected, found)` makes a picture of the difference (see `drawings`), where one helps.
+    It runs in the notebook's process, on the plain data only.
     """
 
     name: str
     observe: Callable[[ModuleType], object]
     expected: object
+    draw: Callable[[object, object], object] | None = None
 
 
 @dataclass(frozen=True)

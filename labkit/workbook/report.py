@@ -4,6 +4,7 @@ Colours come with a sign and a word, so that nothing depends on seeing them, and
 theme's own colour, so that it reads on light and on dark.
 """
 
+import base64
 from dataclasses import dataclass, field
 from html import escape
 
@@ -35,6 +36,7 @@ class Report:
     title: str
     sentences: list[tuple[str, str]] = field(default_factory=list)  # (label or "", text)
     table: Table | None = None
+    picture: object = None  # a `Picture` of what the table says
     code: str | None = None
     folded: list[tuple[str, str]] = field(default_factory=list)  # (label, preformatted text)
 
@@ -44,6 +46,8 @@ class Report:
         lines += [f"{label}: {text}" if label else text for label, text in self.sentences]
         if self.table:
             lines += _text_table(self.table)
+        if self.picture:
+            lines.append(repr(self.picture))
         if self.code:
             lines += ["", self.code.rstrip()]
         for label, text in self.folded:
@@ -53,13 +57,15 @@ class Report:
     def _repr_html_(self) -> str:
         sign, colour = LOOKS[self.outcome]
         title = f"{sign} {_inline(self.title)}"
-        alone = not (self.sentences or self.table or self.code)
+        alone = not (self.sentences or self.table or self.picture or self.code)
         parts = [title if alone else f"<strong>{title}</strong>"]
         for label, text in self.sentences:
             before = f"<strong>{escape(label)}:</strong> " if label else ""
             parts.append(f"<p style='margin:.35em 0'>{before}{_inline(text)}</p>")
         if self.table:
             parts.append(_html_table(self.table))
+        if self.picture:
+            parts.append(_html_picture(self.picture))
         if self.code:
             parts.append(_preformatted(self.code))
         for label, text in self.folded:
@@ -153,6 +159,15 @@ def _html_table(table: Table) -> str:
     )
     return (
         f"<table style='margin:.3em 0'><tr style='background:transparent'>{head}</tr>{body}</table>"
+    )
+
+
+def _html_picture(picture) -> str:
+    png, size = picture._repr_png_()
+    data, story = base64.b64encode(png).decode("ascii"), escape(repr(picture), quote=True)
+    return (
+        f"<img src='data:image/png;base64,{data}' alt='{story}' title='{story}' "
+        f"style='max-width:100%;width:{size['width']}px;display:block;margin:.4em 0'>"
     )
 
 

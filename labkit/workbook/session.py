@@ -111,12 +111,23 @@ def report(item: registry.Exercise, finding: checker.Finding, seconds: float) ->
         if broke:
             head = ["", text("check.expected"), text("check.yours")]
             result.table = comparison(case.expected, finding.found, head)
+            result.picture = drawn(case, finding.found)
     if finding.error:
         say(("", f"`{finding.error.strip().splitlines()[-1]}`"))
         result.folded.append((text("check.traceback"), finding.error))
     if finding.printed and finding.outcome != "passed":
         result.folded.append((text("check.printed"), finding.printed))
     return result
+
+
+def drawn(case: registry.Case, found):
+    """The picture of what a part did in a case, if the case has one and it can be drawn."""
+    if case.draw is None or not isinstance(found, dict) or "raised" in found:
+        return None
+    try:
+        return case.draw(case.expected, found)
+    except Exception:  # a part may have done anything; the table beside it says what
+        return None
 
 
 def not_attempted(exercise_id: str, lang: str) -> Report:

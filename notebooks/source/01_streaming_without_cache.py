@@ -264,7 +264,7 @@ streamed, unstreamed = deliver(
 )
 
 # %% tags=["nbval-ignore-output"]
-from labkit.workbook.streaming_plots import delivery_figure
+from labkit.workbook.figures.streaming import delivery_figure
 
 delivery_figure(streamed, unstreamed)
 
@@ -313,7 +313,7 @@ predict("01.itl_growth", low=1, high=40, unit="times longer")
 
 # %% tags=["nbval-ignore-output"]
 from labkit.measure.generation import seconds_by_position
-from labkit.workbook.streaming_plots import itl_figure
+from labkit.workbook.figures.streaming import itl_figure
 
 next_token = use("01.1")
 positions = [16, 64, 128, 256]
@@ -374,7 +374,7 @@ predict("01.work", low=1, high=64, unit="times as many")
 import time
 
 from labkit.measure.generation import count_forwards
-from labkit.workbook.streaming_plots import work_figure
+from labkit.workbook.figures.streaming import work_figure
 
 token_forwards = use("01.5")
 counted, speed = {}, {}

@@ -47,14 +47,7 @@ class Fair(FCFS):
         tenant = request.tenant
         request.turn = request.turn or next(self.turns)
         if tenant not in self.lines:
-            counter = self.counters.get(tenant, 0.0)
-            if not first:
-                counter = max(counter, self._floor())
-            self.counters[tenant] = counter
-            self.lines[tenant] = OrderedDict()
-            if tenant not in self.in_least:
-                self.in_least.add(tenant)
-                heapq.heappush(self.least, (counter, next(self.turns), tenant))
+            self._join(tenant, had_its_turn=first)
         line = self.lines[tenant]
         line[request.request_id] = request
         if first:
@@ -63,6 +56,22 @@ class Fair(FCFS):
         self.served.pop(request.request_id, None)
         if len(self.counters) > 2 * (len(self.lines) + len(self.served)) + 1000:
             self._forget_idle()
+
+    def _join(self, tenant: str, had_its_turn: bool) -> None:
+        """A tenant of whom nobody waits comes to the line.
+
+        Who was away gets no credit for it: its counter is lifted to the smallest one in the line
+        (`_floor`), if it is below. One whose request `had_its_turn` (it was preempted) was never
+        away, and keeps its counter. The heap `least` has an entry for every tenant in line.
+        """
+        counter = self.counters.get(tenant, 0.0)
+        if not had_its_turn:
+            counter = max(counter, self._floor())
+        self.counters[tenant] = counter
+        self.lines[tenant] = OrderedDict()
+        if tenant not in self.in_least:
+            self.in_least.add(tenant)
+            heapq.heappush(self.least, (counter, next(self.turns), tenant))
 
     def peek(self) -> Request | None:
         return next(iter(self.lines[self._next_tenant()].values())) if self.lines else None
