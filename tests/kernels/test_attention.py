@@ -50,8 +50,9 @@ class Case:
     def random(self, tokens: int, heads: int) -> torch.Tensor:
         return torch.randn(tokens, heads, self.dim, generator=self.generator)
 
-    def dense(self) -> torch.Tensor:
-        """The definition, in float64: for each query a softmax over the keys up to its own."""
+    def dense(self, window: int | None = None) -> torch.Tensor:
+        """The definition, in float64: for each query a softmax over the keys up to its own, or
+        over the last `window` of them."""
         rows, group = [], self.heads // self.kv_heads
         starts = self.batch.query_start.tolist()
         for r, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
@@ -60,6 +61,7 @@ class Case:
             scores = torch.einsum("qhd,khd->hqk", queries, keys) / self.dim**0.5
             own = torch.arange(len(keys) - len(queries), len(keys)).unsqueeze(1)
             scores[:, torch.arange(len(keys)) > own] = float("-inf")
+            scores[:, torch.arange(len(keys)) <= own - (window or len(keys))] = float("-inf")
             rows.append(torch.einsum("hqk,khd->qhd", scores.softmax(dim=-1), values))
         return torch.cat(rows).float()
 
