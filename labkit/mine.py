@@ -35,6 +35,9 @@ ROOTS = {  # what `rungs.load_for` and `rungs.make` import for each rung
     "paced": ("labkit.engine.scheduler", "labkit.engine.policies", TEXT),  # the last two rungs
 }
 ROOMS = ("kernels", "model", "engine", "serving")  # what a server is made of
+POLICIES = "labkit.engine.policies"
+CHOSEN = ("priority", "fair", "deadline")  # one of them runs, though all are imported
+WITH_POLICY = ("preemptive", "paced")
 
 
 @dataclass
@@ -178,11 +181,12 @@ def module_file(name: str) -> Path:
 # ------------------------------------------------------------------ which parts a rung needs
 
 
-def on_path(rung: str) -> set[str]:
+def on_path(rung: str, policy: str | None = None) -> set[str]:
     """The exercises whose modules a server on this rung, or "paced", imports.
 
     As the import lines say, of the rung, its decoder, the text and `labkit.serving`; an import
-    inside a function is not seen. What did run says `Mine.loaded`. Imports none of them itself.
+    inside a function is not seen. Of the policies the one that is told; all where None is told
+    and the rung lets one choose. What did run says `Mine.loaded`. Imports none of them itself.
     ValueError for an unknown rung.
     """
     if rung not in ROOTS:
@@ -191,6 +195,9 @@ def on_path(rung: str) -> set[str]:
 
     served = (repo_root() / "labkit" / "serving").rglob("*.py")
     reached = imported_from([*ROOTS[rung], *map(module_name, served)])
+    idle = {f"{POLICIES}.{name}" for name in CHOSEN if name != policy}
+    if rung not in WITH_POLICY or policy is not None:
+        reached -= idle
     return {one.id for one in registry.exercises().values() if one.module in reached}
 
 

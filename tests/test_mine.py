@@ -205,15 +205,57 @@ def test_every_rung_has_its_roots():
         mine.on_path("triton")
 
 
-@pytest.mark.parametrize("rung", ["naive", "preemptive"])
-def test_what_is_on_the_path_of_a_rung_is_what_it_loads(rung):
+@pytest.mark.parametrize("rung", rungs.RUNGS)
+def test_what_is_on_the_path_of_a_rung_is_what_its_server_loads(rung):
     for exercise_id in registry.exercises():
         save(exercise_id, reference(exercise_id))
     code = f"""
-from labkit.library import Engine
-Engine.load("tiny", rung="{rung}")
+import importlib, pkgutil
+import labkit.serving
+from labkit import rungs
+for module in pkgutil.iter_modules(labkit.serving.__path__, "labkit.serving."):
+    if not module.name.endswith("__"):
+        importlib.import_module(module.name)
+reference = mine.has_part_of(mine.REFERENCE)
+rungs.make("{rung}", rungs.load_for("{rung}", "tiny", "float32", "cpu", reference=reference))
 print(json.dumps(found.loaded))"""
-    assert run(code) == sorted(mine.on_path(rung))
+    loaded = {*run(code)}
+    assert mine.on_path(rung) <= loaded
+    idle = loaded - mine.on_path(rung)  # every policy is imported, and these rungs have none
+    assert {registry.get(one).module.rpartition(".")[0] for one in idle} <= {mine.POLICIES}
+    assert not idle or rung != "preemptive"
+
+
+def test_of_the_policies_the_one_that_runs_is_on_the_path():
+    everything = mine.on_path("preemptive")
+    fair, deadline, none = ({one.id for one in registry.exercises().values()
+                             if one.module == f"{mine.POLICIES}.{name}"}
+                            for name in ("fair", "deadline", "priority"))  # fmt: skip
+    assert fair and deadline and not none
+    assert mine.on_path("preemptive", "fair") == everything - deadline
+    assert mine.on_path("preemptive", "priority") == everything - fair - deadline
+    assert not mine.on_path("continuous") & (fair | deadline)
+    assert mine.on_path("paced") >= fair | deadline
+
+
+def test_every_policy_has_a_module_of_its_name():
+    from labkit.engine.policies import POLICIES
+
+    assert {*mine.CHOSEN} == {*POLICIES} - {"fcfs"}
+    assert {cls.__module__ for cls in POLICIES.values()} >= {
+        f"{mine.POLICIES}.{name}" for name in mine.CHOSEN
+    }
+
+
+def test_the_exercises_load_nothing_that_a_part_may_be_in():
+    """They are read before `install` hooks the modules, in every process of a server."""
+    code = """
+from labkit.workbook import registry
+registry.exercises()
+rooms = tuple(f"labkit.{room}." for room in mine.ROOMS)
+heavy = ("torch", "matplotlib")
+print(json.dumps([m for m in sys.modules if m.startswith(rooms) or m in heavy]))"""
+    assert run(code) == []
 
 
 def test_asking_for_the_path_imports_nothing_of_it():

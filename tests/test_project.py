@@ -120,9 +120,21 @@ def test_no_file_of_labkit_is_longer_than_300_lines():
     assert not long
 
 
+def lines_of_code(path) -> int:
+    """Lines that are neither blank nor of a docstring: those of exercises are what learners get."""
+    lines = path.read_text("utf-8").splitlines()
+    for node in ast.walk(ast.parse("\n".join(lines))):
+        kinds = ast.FunctionDef, ast.ClassDef, ast.Module
+        if isinstance(node, kinds) and ast.get_docstring(node):
+            docstring = node.body[0]
+            for number in range(docstring.lineno - 1, docstring.end_lineno):
+                lines[number] = ""
+    return sum(bool(line.strip()) for line in lines)
+
+
 def test_the_engine_is_short_enough_to_be_read():
-    lines = [p.read_text("utf-8").splitlines() for p in (PACKAGE / "engine").glob("*.py")]
-    assert sum(map(len, lines)) < 1500
+    """The policies included."""
+    assert sum(map(lines_of_code, (PACKAGE / "engine").rglob("*.py"))) < 1300
 
 
 def test_no_shell_is_started():

@@ -52,7 +52,14 @@ class BatchEngine(ABC):
         return bool(self.unfinished)
 
     def step(self) -> list[StepEvent]:
-        """Computes the next token of every unfinished request of the batch."""
+        """The next token of every unfinished request of the batch, an event for each, in order.
+
+        An empty batch is taken from the line first (`next_batch`), and its requests are RUNNING
+        then; nobody joins a batch that has begun. Those of the batch that have not ended are
+        asked for in one call: `next_logits` gives a row for each, `sample` (logits, requests) a
+        result for each, and then the clock is read, once. `advance` gives a request its result.
+        At last `leave` is told who has ended with this step. With nobody to serve: `[]`.
+        """
         if not self.batch:
             self.batch = self.next_batch()
             for request in self.batch:
@@ -79,7 +86,12 @@ class BatchEngine(ABC):
         return True
 
     def leave(self, ended: Sequence[Request]) -> None:
-        """Requests of the batch have ended; the batch with its last one."""
+        """Requests of the batch have ended; the batch with its last one.
+
+        `ended` are those that are FINISHED since the last call: `release` is called for each,
+        once, so that nobody holds memory longer than needed. Their rows stay in `batch` until
+        all of it are FINISHED. Then `batch` is empty, and a later step takes the next one.
+        """
         for request in ended:
             self.release(request)
         if all(request.state is State.FINISHED for request in self.batch):

@@ -66,7 +66,9 @@ class BlockPool:
         return -(-num_tokens // self.block_size)
 
     def allocate(self, count: int) -> list[int]:
-        """Takes `count` blocks for one holder; what they contained can't be found any more.
+        """Takes `count` blocks for one holder, those first in line of the free ones, in order.
+
+        Each is held once from now on, and what it contained can't be found any more.
 
         Raises OutOfBlocks, and takes none, when fewer are free.
         """
@@ -85,7 +87,10 @@ class BlockPool:
 
         A block that nobody holds any more is free. Those that can be found again go to the
         end of the line for eviction, the last of the sequence first: a prefix is of use
-        without what follows it, but not the other way round. The others go to its head.
+        without what follows it, but not the other way round. The others go to its head, so that
+        the block of the sequence's beginning is the next one. What blocks contain is kept.
+
+        Raises ValueError for a block that nobody holds.
         """
         for block_id in reversed(block_ids):
             if self.ref_counts[block_id] == 0:

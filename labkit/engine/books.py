@@ -33,8 +33,10 @@ class Books:
     def find_cached(self, request: Request) -> list[int]:
         """The blocks of the longest beginning of a request that the prefix cache has, in order.
 
-        Only full blocks can be found. At least one token is left to compute: without it there
-        would be no logits to choose the next one from.
+        Only full blocks can be found, of prompt and output (a preempted request has both); only
+        these are given to `hashes`, which keeps what it computes. At least one token is left to
+        compute: without it there would be no logits to choose the next one from. Nothing is found
+        when the pool does no prefix caching.
         """
         if not self.pool.prefix_caching:
             return []

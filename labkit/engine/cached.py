@@ -46,8 +46,9 @@ class CachedEngine(BatchEngine):
     def next_batch(self) -> list[Request]:
         """Takes the requests of the next batch from the line, and gives each a row.
 
-        Row i of the cache is block i. It still holds what its last owner left there, so nothing
-        of a new request is computed yet.
+        `BatchEngine.next_batch` takes them; row i of the cache belongs to request i of the batch,
+        so its block table is `[i]`. The row still holds what its last owner left there: nothing
+        of a request is computed here yet, whatever was in a cache that it has had before.
         """
         batch = super().next_batch()
         for row, request in enumerate(batch):

@@ -191,6 +191,11 @@ def advance(request: Request, sampled, now: float) -> StepEvent:
     )  # fmt: skip
 
 
+def last_events(ended: Sequence[Request], now: float) -> list[StepEvent]:
+    """What is told of requests that ended without a token."""
+    return [StepEvent(r.request_id, None, r.finish_reason, now, error=r.error) for r in ended]
+
+
 def refuse_duplicate(request: Request, known: Sequence[str] | dict | set) -> None:
     """Raises ValueError when an unfinished request has the same id."""
     if request.request_id in known:

@@ -10,7 +10,13 @@ from labkit.model.flat_batch import FlatBatch, Span
 
 
 def span_of(request: Request, num_tokens: int) -> Span:
-    """The next `num_tokens` tokens of a request; its block table has room for them."""
+    """The next `num_tokens` tokens of a request, as the decoder takes them.
+
+    Keys and values of its first `num_computed_tokens` are in the cache. The span has the tokens
+    from there on, prompt or output (`request.tokens_between`), and starts at that position; its
+    block table is the request's, which has room for them. It samples when it reaches the last
+    known token: whoever stops earlier has nothing to ask yet. The request stays as it is.
+    """
     start = request.num_computed_tokens
     end = start + num_tokens
     return Span(

@@ -17,7 +17,7 @@ from labkit.engine.pace import Pace
 from labkit.engine.plan import StepPlan
 from labkit.engine.policies import FCFS
 from labkit.engine.policies.preemption import Recompute
-from labkit.engine.request import Request, State, StepEvent, advance, refuse_duplicate
+from labkit.engine.request import Request, State, StepEvent, advance, last_events, refuse_duplicate
 
 LEAST_CHUNK = 16  # tokens of a prompt in a step, whatever the target for the gap between tokens
 
@@ -86,9 +86,10 @@ class Scheduler:
     def plan(self, now: float) -> StepPlan:
         """Decides what the next step computes, and takes the blocks for it.
 
-        Requests that generate come first: they never wait for a prompt longer than one step.
-        Then prompts under way, and before each the waiting requests that may preempt it. What is
-        left of the budget admits others.
+        The overdue end. Of the running, in the policy's order, those that generate (1 token left
+        to compute) come first: they never wait for a prompt longer than one step. Then prompts
+        under way, and before each the waiting requests that may preempt it (before those that
+        generate only where they would use up all of the budget). What is left admits others.
         """
         plan = StepPlan(self._budget(), now)
         self._end_overdue(plan)
@@ -111,7 +112,10 @@ class Scheduler:
         """Writes down what the step has computed: the one place where requests advance.
 
         `sampled` has an entry (`token_id`, `logprobs`, `error`) for each chunk that `samples`,
-        in order. Returns the events of the step. Requests that ended hold no block any more.
+        in order. Returns the events: of those that failed in `plan`, then of each new token, for
+        which the policy charges 1. Who was aborted meanwhile gets none. `pace` observes a step
+        with chunks, `books` what was copied and each chunk; copies start when their prompt is
+        computed. Requests that ended hold no block any more.
         """
         if plan.chunks:
             self.pace.observe(plan.num_tokens, now - plan.time)
@@ -236,11 +240,13 @@ class Scheduler:
             self._preempt(plan, self.policy.victim(victims))
 
     def _start(self, plan: StepPlan, request: Request, shared: list[int], num_cached: int) -> None:
-        """A request that waited runs, and computes as many tokens as the budget has."""
+        """A request that waited runs, and computes as many tokens as the budget has, beyond the
+        `num_cached` that the `shared` blocks hold. It is charged for its prompt the first time,
+        and notes then what was cached: after a preemption it finds what it computed itself."""
         self.policy.admit(request, plan.time)
         if request.num_preemptions == 0:
             self.policy.charge(request, request.num_prompt_tokens, 0)
-            request.num_cached_tokens = num_cached  # later it finds what it computed itself
+            request.num_cached_tokens = num_cached
         self.books.start(plan, request, shared, num_cached)
         request.state = State.RUNNING
         self.running[request.request_id] = request
@@ -277,7 +283,13 @@ class Scheduler:
         plan.failed.append(request)
 
     def _forget(self, request: Request) -> None:
-        """Removes a request that has ended from wherever it is, and frees its blocks."""
+        """Removes a request that has ended from wherever it is, and frees its blocks.
+
+        It may be in any state: running, in the policy's line (waiting, or preempted, with what it
+        computed perhaps on the host), or a copy in `copies` that waits for its parent's prompt.
+        Copies that wait for *its* prompt get in line now (`_start_copies`): nobody else will
+        compute it for them. Blocks of both kinds are given back by `books.release`.
+        """
         del self.known[request.request_id]
         self._start_copies(request)
         self.running.pop(request.request_id, None)
@@ -285,8 +297,3 @@ class Scheduler:
         if request in self.copies.get(request.copy_of, ()):
             self.copies[request.copy_of].remove(request)
         self.books.release(request)
-
-
-def last_events(ended: Sequence[Request], now: float) -> list[StepEvent]:
-    """What is told of requests that ended without a token."""
-    return [StepEvent(r.request_id, None, r.finish_reason, now, error=r.error) for r in ended]

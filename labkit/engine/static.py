@@ -38,6 +38,10 @@ def next_logits(model, sequences: Sequence[list[int]], pad_token_id: int) -> tor
     """Scores of the token after each sequence: `[len(sequences), vocab]`, one forward pass.
 
     Every token of every sequence goes through the model again (`use_cache=False`), padding too.
+    `model` is called as those of `transformers`: `input_ids`, `attention_mask` and
+    `position_ids` are tensors `[rows, columns]` on `model.device`, and its output has `logits`.
+    They are made for the last column only (`logits_to_keep=1`, `[rows, 1, vocab]`), since each
+    is as wide as the vocabulary. No gradients are kept.
     """
     token_ids, mask = left_pad(sequences, pad_token_id)
     attention_mask = torch.tensor(mask, device=model.device)

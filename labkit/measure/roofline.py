@@ -62,9 +62,13 @@ def forward_cost(config, num_new: int, num_cached: int = 0, bytes_per_number: in
     is the configuration of a Llama-family model as `transformers` has it. `bytes_per_number`
     is 4 for float32, 2 for bfloat16.
 
-    Counted are the matrix products (logits for every new token), attention over all earlier
-    tokens, each weight read once, and keys and values read and written. Activations are left
-    out, so the bytes are a lower bound.
+    Counted are the matrix products (q, k, v, o, gate, up and down in each layer, and logits for
+    every new token), 2 FLOP for each weight and new token; attention of each new token to all
+    before it and itself, 4 * heads * head_dim FLOP a layer for each such pair (scores, then the
+    weighted sum); each weight read once, whatever the number of tokens; and keys and values of
+    all tokens, read or written once. Looking a token up in the embedding costs nothing.
+    Activations are left out, so the bytes are a lower bound. A config without `head_dim`, or with
+    None, means `hidden_size` divided by the heads.
     """
     layers, hidden, vocab = config.num_hidden_layers, config.hidden_size, config.vocab_size
     head_dim = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
@@ -85,12 +89,12 @@ def forward_cost(config, num_new: int, num_cached: int = 0, bytes_per_number: in
     )
 
 
-def measure_machine() -> Machine:
-    """Measures both roofs of this machine's CPU in float32; takes a second or two."""
-    return Machine(measure_matmul_flops(), measure_bandwidth())
+def measure_machine(device: str = "cpu") -> Machine:
+    """Measures both roofs of a device, "cpu" or "cuda", in float32; takes a second or two."""
+    return Machine(measure_matmul_flops(device=device), measure_bandwidth(device=device))
 
 
-def measure_bandwidth(num_bytes: int = 512 * 2**20) -> float:
+def measure_bandwidth(num_bytes: int = 512 * 2**20, device: str = "cpu") -> float:
     """Bytes/s at which a matrix is read from memory when it is multiplied with one vector.
 
     That is what decoding one sequence does with every weight. The matrix is larger than a
@@ -99,46 +103,62 @@ def measure_bandwidth(num_bytes: int = 512 * 2**20) -> float:
     import torch
 
     columns = 4096
-    matrix, vector = torch.ones(num_bytes // (4 * columns), columns), torch.ones(columns)
-    return num_bytes / _best_seconds(lambda: matrix @ vector)
+    matrix = torch.ones(num_bytes // (4 * columns), columns, device=device)
+    vector = torch.ones(columns, device=device)
+    return num_bytes / _best_seconds(lambda: matrix @ vector, device)
 
 
-def measure_matmul_flops(size: int = 2048) -> float:
+def measure_matmul_flops(size: int = 2048, device: str = "cpu") -> float:
     """FLOP/s of a product of two `size` × `size` matrices in float32, best of several runs."""
     import torch
 
-    left, right = torch.ones(size, size), torch.ones(size, size)
-    return 2 * size**3 / _best_seconds(lambda: left @ right)
+    left, right = torch.ones(size, size, device=device), torch.ones(size, size, device=device)
+    return 2 * size**3 / _best_seconds(lambda: left @ right, device)
 
 
 def measure_forward(model, num_new: int, num_cached: int = 0) -> float:
     """Seconds of the pass that `forward_cost` counts, on a `transformers` model, best of several.
 
-    Which tokens go through makes no difference to the time, so all are token 1.
+    On the device where the model is. Which tokens go through makes no difference to the time, so
+    all are token 1.
     """
     import torch
     from transformers import DynamicCache
 
-    new_ids = torch.ones(1, num_new, dtype=torch.long)
+    def ones(count: int):
+        return torch.ones(1, count, dtype=torch.long, device=model.device)
+
+    new_ids = ones(num_new)
     with torch.inference_mode():
         if num_cached == 0:
-            return _best_seconds(lambda: model(input_ids=new_ids, use_cache=False))
+            return _best_seconds(lambda: model(input_ids=new_ids, use_cache=False), model.device)
         cache = DynamicCache(config=model.config)
-        model(input_ids=torch.ones(1, num_cached, dtype=torch.long), cache=cache, use_cache=True)
+        model(input_ids=ones(num_cached), cache=cache, use_cache=True)
 
         def decode():
             model(input_ids=new_ids, cache=cache, use_cache=True)
             cache.crop(-num_new)  # forget them, so that every run finds the same cache
 
-        return _best_seconds(decode)
+        return _best_seconds(decode, model.device)
 
 
-def _best_seconds(work: Callable[[], object], runs: int = 8) -> float:
-    """The shortest of `runs` runs, after one that warms up; fewer when they take over 2 s."""
+def _best_seconds(work: Callable[[], object], device, runs: int = 8) -> float:
+    """The shortest of `runs` runs, after one that warms up; fewer when they take over 2 s.
+
+    A GPU is waited for, since it gets its work and goes on by itself.
+    """
+    import torch
+
+    def wait() -> None:
+        if torch.device(device).type == "cuda":
+            torch.cuda.synchronize(device)
+
     work()
     times: list[float] = []
     while len(times) < runs and sum(times) < 2.0:
+        wait()
         start = time.perf_counter()
         work()
+        wait()
         times.append(time.perf_counter() - start)
     return min(times)

@@ -73,7 +73,12 @@ class FlatBatch:
 
     @classmethod
     def build(cls, spans: Sequence[Span], block_size: int, device="cpu") -> "FlatBatch":
-        """Lays the spans side by side. ValueError when a block table is too short for its span."""
+        """Lays the spans side by side; what each field holds stands at the class.
+
+        `block_tables` is as wide as the longest context needs: a table that has more is cut, one
+        that has less is filled up with block 0. `logits_rows` has the last row of each span that
+        `samples`. ValueError when a block table is too short for its span.
+        """
         refuse_short_tables(spans, block_size)
         width = max(-(-s.context_len // block_size) for s in spans)
         tables = [

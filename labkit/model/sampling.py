@@ -69,7 +69,13 @@ def column(values: Sequence[float], like: Tensor) -> Tensor:
 
 
 def draw(logits: Tensor, requests: Sequence) -> Tensor:
-    """A token for each request with a temperature above 0, `[R]`."""
+    """A token for each request with a temperature above 0, `[R]`.
+
+    First each row is divided by its own temperature (`apply_temperature`). Then the FILTERS, in
+    their order: each on the rows that ask for it, with their own values. What is left is drawn
+    from with one number of `uniform`, which depends on the request's own seed and on how many
+    output tokens it has: on no neighbour, no row, and no generator that has a state.
+    """
     logits = apply_temperature(logits, column([r.sampling.temperature for r in requests], logits))
     for name, asks, keep in FILTERS:
         values = [getattr(request.sampling, name) for request in requests]

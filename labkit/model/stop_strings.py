@@ -34,7 +34,14 @@ class StopStrings:
         return self.release("", more_may_come=False)
 
     def release(self, text: str, more_may_come: bool) -> str:
-        """The part of `pending + text` before the first place where a stop string is, or begins."""
+        """The part of `pending + text` before the first place where a stop string is, or begins.
+
+        At a place a stop string *is* if it stands there whole: it is written to `met` (of several
+        the first in `self.stop`), nothing is pending any more, and from then on "" is returned.
+        One *begins* there if the text from there to its end may still grow into one (`may_begin`)
+        and `more_may_come`: that text is `pending`. If there is no such place all text is
+        returned. Without stop strings nothing is ever held back.
+        """
         if self.met is not None:
             return ""
         if not self.stop:

@@ -28,7 +28,14 @@ Send = Callable[[FromEngine], None]
 
 
 def run(loop: "EngineLoop", receive: Receive, send: Send) -> None:
-    """Takes what has come, does one step, tells of it; sleeps while there is nothing to do."""
+    """Takes what has come, does one step, tells of it; sleeps while there is nothing to do.
+
+    `receive(wait)` returns the next message; with none there it returns None, or sleeps until one
+    comes if `wait`. Sleep only while the loop has no work. Before a step all messages that are
+    there are taken, so that an abort or a newcomer never waits for more than the step under way.
+    `loop.handle` answers a message; an answer that isn't None is sent at once. A `Stop` ends the
+    loop there and then, whatever is open. Then `loop.step()` is done once, and sent.
+    """
     while True:
         while message := receive(not loop.has_work):
             if isinstance(message, Stop):
@@ -72,7 +79,15 @@ class EngineLoop:
                 return self.look(message.call)
 
     def add(self, asked: Add) -> Accepted | Refused:
-        """Puts a prompt in line with all its answers, or says why not."""
+        """Puts a prompt in line with all its answers (`params.n`), or says why not.
+
+        First the cap: with all its answers no more than `max_queued_requests` `would_wait`, else
+        it is `Refused` as `busy`, with the cap in the reason: try again later (HTTP 429). Then
+        `engine.add(prompt_token_ids, params, request_id=, arrival=, cache_salt=, priority=,
+        tenant=, deadline=)` gives a list of requests; its ValueError is the request's own fault:
+        `Refused` with that text, not busy (400). Each request is in `open` and `waiting` then,
+        by its id. Of one that is refused nothing is kept.
+        """
         excess = self.would_wait(asked.params.n) - self.max_queued_requests
         if excess > 0:
             reason = (

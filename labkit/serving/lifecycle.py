@@ -206,7 +206,16 @@ class Registry:
         return self.tickets.get(ticket_id) or self.ended.get(ticket_id)
 
     def on_step(self, step: Step) -> None:
-        """Brings everybody what a step of the engine has made."""
+        """Brings everybody what a step of the engine has made. The clock is read once.
+
+        `step.started`: the choice notes `started` (the start's time) and `num_cached_tokens`.
+        `step.preempted` (ids): one more in `num_preemptions`. `step.tokens`: the choice takes the
+        token. If it has a `token_id` (the last event of a request may have none) the observer is
+        told of it *before* the choice notes its times: `first_token`, once, and `last_token`. A
+        choice that is over now is closed (`close_choice`). Ids that aren't in `choices` any more
+        are passed over. At the end each ticket that got something is woken, once, and the
+        observer is told of the step.
+        """
         now, touched = self.clock(), {}
         for start in step.started:
             if choice := self.choices.get(start.request_id):

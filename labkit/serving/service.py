@@ -151,7 +151,8 @@ class Service:
         if self.mine_here is not None:
             from labkit.mine import on_path
 
-            self.mine = sorted({*self.mine_here.loaded, *info.mine} & on_path(info.rung))
+            on_it = on_path(info.rung, self.options.policy or "priority")
+            self.mine = sorted({*self.mine_here.loaded, *info.mine} & on_it)
         if self.engine.num_restarts == 0:
             self.on_first_ready(info)
 

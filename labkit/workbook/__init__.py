@@ -14,6 +14,7 @@ from labkit.workbook.session import (
     solution,
     start,
     use,
+    use_module,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "solution",
     "start",
     "use",
+    "use_module",
 ]

@@ -44,13 +44,13 @@ class Stale:
 
 def labkit_book() -> Book:
     """The book of this checkout."""
-    from labkit.workbook import catalogue, registry, session
+    from labkit.workbook import catalogue, findings, registry
 
     return Book(
         repo_root(),
         registry.exercises(),
         catalogue.text,
-        lambda exercise_id, lang: session.not_attempted(exercise_id, lang).mimebundle(),
+        lambda exercise_id, lang: findings.not_attempted(exercise_id, lang).mimebundle(),
     )
 
 

@@ -26,6 +26,7 @@ COMMANDS = (
     "solution",
     "start",
     "use",
+    "use_module",
 )
 FOR_EXERCISES = {"check", "hint", "reset", "solution"}
 
@@ -197,7 +198,7 @@ def _row(say: Callable[..., str], exercise: Exercise, language: str) -> str:
 
 def _exercises_used(source: Source) -> set[str]:
     code = "\n".join(cell.text for cell in source.cells if cell.kind == "code")
-    return set(re.findall(r"""\buse\(\s*["'](\d\d\.\d+)["']""", code))
+    return set(re.findall(r"""\buse(?:_module)?\(\s*["'](\d\d\.\d+)["']""", code))
 
 
 def _stars(difficulty: int) -> str:

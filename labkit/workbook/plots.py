@@ -54,12 +54,13 @@ class Picture(Figure):
 
     story = ""
 
-    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+    def _repr_png_(self) -> tuple[bytes, dict[str, int | str]]:
         file = io.BytesIO()
         with house_style():
             self.savefig(file, format="png", dpi=2 * DPI)
         width, height = self.get_size_inches() * DPI
-        return file.getvalue(), {"width": int(width), "height": int(height)}
+        size = {"width": int(width), "height": int(height)}
+        return file.getvalue(), size | {"alt": self.story}
 
     def __repr__(self) -> str:
         return self.story

@@ -1,6 +1,7 @@
 """Predict, run, compare; and the measured answers that the last report collects.
 
-Kept as JSON under `my/`: `predictions.json` by key, `answers.json` by question number.
+Kept as JSON under `my/`: `predictions.json` by key, `answers.json` by question number and then by
+notebook, since several of them answer one question.
 """
 
 import json
@@ -10,6 +11,8 @@ from datetime import date
 from labkit.paths import my_dir, write_atomic
 from labkit.workbook.catalogue import text
 from labkit.workbook.report import Report, Table
+
+_notebook = ""  # of which the kernel runs the cells
 
 CLOSE = 1.25  # a prediction within this factor, either way, is called close
 
@@ -61,12 +64,21 @@ def compare(key: str, measured: float, unit: str) -> Report:
     return Report("passed" if close else "note", sentence)
 
 
+def begin(name: str) -> None:
+    """Which notebook the answers from now on are of: "01"."""
+    global _notebook
+    _notebook = name
+
+
 def answer(question: int, **measured: float) -> Report:
-    """Keeps the numbers that answer one of the ten questions, with the date."""
+    """Keeps the numbers by which this notebook answers one of the ten questions, with the date."""
     from labkit.workbook.plots import plain_number
 
     numbers = {name: float(value) for name, value in measured.items()}
-    keep("answers.json", str(question), {"date": date.today().isoformat(), "measured": numbers})
+    before = kept("answers.json").get(str(question))
+    before = before if isinstance(before, dict) and "measured" not in before else {}
+    found = {"date": date.today().isoformat(), "measured": numbers}
+    keep("answers.json", str(question), before | {_notebook: found})
     rows = [[name, plain_number(value)] for name, value in numbers.items()]
     return Report("note", text("answer.kept", number=question), table=Table(["", ""], rows))
 

@@ -8,9 +8,10 @@ import tempfile
 
 import labkit
 from labkit.paths import my_dir
-from labkit.workbook import catalogue, checker, cut, parts, registry
+from labkit.workbook import catalogue, checker, cut, parts, predictions, registry
 from labkit.workbook.catalogue import text
-from labkit.workbook.report import Report, Table, comparison
+from labkit.workbook.findings import report
+from labkit.workbook.report import Report, Table
 
 _cells: dict[str, str] = {}  # exercise id -> text of the cell in which it was last defined
 _keeps = True  # whether passed parts outlive this session; not in the solutions
@@ -22,6 +23,7 @@ def start(notebook: str, language: str = "en", keep: bool = True) -> Report:
     global _keeps
     _keeps = keep
     catalogue.set_notebook_language(language)
+    predictions.begin(notebook)
     if not keep:
         scratch = tempfile.mkdtemp(prefix="labkit-")
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
@@ -87,59 +89,6 @@ def check(exercise_id: str, seconds: float = checker.SECONDS) -> Report:
     return result
 
 
-def report(item: registry.Exercise, finding: checker.Finding, seconds: float) -> Report:
-    """A finding in words: the diagnosis first, the traceback folded below."""
-    result = Report(finding.outcome, _title(item.id, finding.outcome))
-    say = result.sentences.append
-    if finding.outcome == "not attempted":
-        say(("", text("check.not attempted.more")))
-    if finding.reason:
-        say(("", text(finding.reason, **finding.values)))
-    if finding.unknown:
-        names = ", ".join(f"`{name}`" for name in finding.unknown)
-        say(("", text("check.unknown", names=names, module=item.module)))
-    if finding.endless:
-        say(("", text("check.endless", seconds=seconds)))
-    if finding.endless and finding.line:
-        say(("", text("check.endless_at", line=finding.line)))
-    if finding.mistake:
-        say((text("check.mistake"), text(f"{item.id}.mistake.{finding.mistake}")))
-    if finding.outcome in ("wrong", "crashed") and finding.case is not None:
-        case = item.cases[finding.case]
-        broke = finding.outcome == "wrong" and not finding.endless
-        say((text("check.case" if broke else "check.tried"), text(f"{item.id}.case.{case.name}")))
-        if broke:
-            head = ["", text("check.expected"), text("check.yours")]
-            result.table = comparison(case.expected, finding.found, head)
-            result.picture = drawn(case, finding.found)
-    if finding.error:
-        say(("", f"`{finding.error.strip().splitlines()[-1]}`"))
-        result.folded.append((text("check.traceback"), finding.error))
-    if finding.printed and finding.outcome != "passed":
-        result.folded.append((text("check.printed"), finding.printed))
-    return result
-
-
-def drawn(case: registry.Case, found):
-    """The picture of what a part did in a case, if the case has one and it can be drawn."""
-    if case.draw is None or not isinstance(found, dict) or "raised" in found:
-        return None
-    try:
-        return case.draw(case.expected, found)
-    except Exception:  # a part may have done anything; the table beside it says what
-        return None
-
-
-def not_attempted(exercise_id: str, lang: str) -> Report:
-    """What `check` says of a blank cell; the build stores it in the exercise notebooks."""
-    more = text("check.not attempted.more", lang)
-    return Report("not attempted", _title(exercise_id, "not attempted", lang), [("", more)])
-
-
-def _title(exercise_id: str, outcome: str, lang: str | None = None) -> str:
-    return f"{exercise_id} {text(f'{exercise_id}.title', lang)}. {text(f'check.{outcome}', lang)}"
-
-
 def hint(exercise_id: str) -> Report:
     """The next hint: first the invariant, then a sketch; after the last, where the solution is."""
     if not _exists(exercise_id):
@@ -194,6 +143,12 @@ def use(exercise_id: str):
     Your passed parts of its module, up to this exercise, are spliced in; the rest is labkit's
     own, and a banner says which is which. Raises KeyError for an id that doesn't exist.
     """
+    symbol = registry.get(exercise_id).symbol
+    return getattr(use_module(exercise_id), symbol.split(".")[0])
+
+
+def use_module(exercise_id: str):
+    """The whole module that holds exercise `exercise_id`, with the same parts of yours as `use`."""
     item = registry.get(exercise_id)
     siblings = [
         other
@@ -217,7 +172,7 @@ def use(exercise_id: str):
     banner.title = item.module
     _show(banner)
     source = cut.splice(parts.module_source(item.module), mine)
-    return getattr(cut.module_from(item.module, source), item.symbol.split(".")[0])
+    return cut.module_from(item.module, source)
 
 
 def progress() -> Report:

@@ -132,6 +132,7 @@ def unknown_names(module, hole: Hole) -> list[str]:
     for name in hole.exercise.symbol.split("."):
         owner = owner.__dict__[name]
     function = getattr(owner, "__func__", owner)
+    function = getattr(function, "fn", function)  # of a kernel, the Python that it is made of
     codes, names = [function.__code__], set()
     while codes:
         code = codes.pop()

@@ -137,26 +137,31 @@ progress()
 # %% [markdown] lang="en"
 # ## Experiment: where does a language model lie under the roofs?
 #
-# **Predict** how fast this machine reads memory. A laptop has memory of 50 to 120 GB/s on its data sheet, a cloud machine shares a larger number with its neighbours, and a data-centre GPU has 2,000 to 5,000.
+# Everything below runs on a GPU if there is one, else on the CPU. **Predict** how fast it reads memory. A laptop has memory of 50 to 120 GB/s on its data sheet, a cloud machine shares a larger number with its neighbours, and a data-centre GPU has 2,000 to 5,000.
 
-# %% [markdown] lang="ko" of="ae6ca734"
+# %% [markdown] lang="ko" of="dfdb1739"
 # ## 실험: 언어 모델은 지붕 아래 어디에 있을까?
 #
-# 이 컴퓨터가 메모리를 얼마나 빨리 읽을지 **예측**해 보세요. 노트북 컴퓨터의 사양서에는 50에서 120 GB/s로 적혀 있습니다. 클라우드 서버는 값이 더 크지만 다른 사용자와 나눠 쓰고, 데이터센터 GPU는 2,000에서 5,000 GB/s입니다.
+# 아래의 모든 것은 GPU가 있으면 GPU에서, 없으면 CPU에서 실행됩니다. 메모리를 얼마나 빨리 읽을지 **예측**해 보세요. 노트북 컴퓨터의 사양서에는 50에서 120 GB/s로 적혀 있습니다. 클라우드 서버는 값이 더 크지만 다른 사용자와 나눠 쓰고, 데이터센터 GPU는 2,000에서 5,000 GB/s입니다.
 
 # %% tags=["nbval-ignore-output"]
-predict("00.bandwidth", low=0, high=150, unit="GB/s")
+from labkit.model import best_device
+
+device = best_device()  # "cuda" where there is a GPU; LABKIT_DEVICE chooses another
+on_gpu = device.startswith("cuda")
+predict("00.bandwidth", low=0, high=6000 if on_gpu else 150, unit="GB/s")
 
 # %% [markdown] lang="en"
-# **Run.** Memory is measured by multiplying a matrix of 512 MiB with one vector, so that every number is read once, as decoding does; compute by a product of two large matrices. Both on the CPU, in float32, the best of several runs.
+# **Run.** Memory is measured by multiplying a matrix of 512 MiB with one vector, so that every number is read once, as decoding does; compute by a product of two large matrices. Both in float32, the best of several runs.
 
-# %% [markdown] lang="ko" of="d9647b2b"
-# **실행.** 메모리는 512 MiB 행렬에 벡터 하나를 곱해서 측정합니다. 디코드(decode)처럼 모든 숫자를 한 번씩 읽기 때문입니다. 계산은 큰 행렬 두 개의 곱으로 측정합니다. 둘 다 CPU에서 float32로, 여러 번 실행한 것 중 가장 좋은 값입니다.
+# %% [markdown] lang="ko" of="b3c7310c"
+# **실행.** 메모리는 512 MiB 행렬에 벡터 하나를 곱해서 측정합니다. 디코드(decode)처럼 모든 숫자를 한 번씩 읽기 때문입니다. 계산은 큰 행렬 두 개의 곱으로 측정합니다. 둘 다 float32로, 여러 번 실행한 것 중 가장 좋은 값입니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.measure import roofline
 
-machine = roofline.measure_machine()
+machine = roofline.measure_machine(device)
+print(f"device:  {device}")
 print(f"memory:  {machine.bandwidth / 1e9:.1f} GB/s")
 print(f"compute: {machine.peak_flops / 1e9:.0f} GFLOP/s")
 print(f"ridge:   {machine.ridge:.1f} FLOP per byte, where the two roofs meet")
@@ -173,7 +178,7 @@ compare("00.bandwidth", machine.bandwidth / 1e9, "GB/s")
 # %% tags=["nbval-ignore-output"]
 from labkit.model import load
 
-loaded = load("smollm2-135m")
+loaded = load("smollm2-135m", device=device)
 decode = roofline.forward_cost(loaded.model.config, num_new=1, num_cached=64)
 print(f"one decode step moves {decode.num_bytes / 1e6:.0f} MB")
 print(f"and does {decode.num_flops / 1e9:.2f} GFLOP: {decode.intensity:.2f} FLOP per byte")
@@ -267,12 +272,12 @@ print(f"\n{len(request.output_token_ids)} tokens in {seconds:.1f} s, {tokens_per
 # %% [markdown] lang="en"
 # ## The ladder
 #
-# Each rung is a complete engine, faster or fairer than the one before. Here is where rung 1 stands, below what the two roofs of your machine would allow at this length of text. The ceilings are modelled, for float32: no float32 engine reaches them, and the distance to them is what you are going to work on.
+# Each rung is a complete engine, faster or fairer than the one before: `naive` (01), `static` (02), `cached` (03), `paged` (04), `continuous` (06), `preemptive` (08). From 01 on a notebook ends with `ladder(...)`, which measures all rungs so far on one small workload, your own parts beside labkit's. Here is where rung 1 stands, below what the two roofs of your machine would allow at this length of text. The ceilings are modelled, for float32: no float32 engine reaches them, and the distance to them is what you are going to work on.
 
-# %% [markdown] lang="ko" of="5a19550b"
+# %% [markdown] lang="ko" of="1b924aea"
 # ## 사다리
 #
-# 사다리의 단(rung)마다 하나의 완전한 엔진이 있고, 앞 단보다 더 빠르거나 더 공정합니다. 아래 그림은 첫 번째 단의 위치와, 이 길이의 텍스트에서 두 지붕이 허용하는 한계를 보여 줍니다. 한계는 측정값이 아니라 float32 기준으로 루프라인에서 계산한 값(modelled)이라 float32 엔진은 닿지 못합니다. 그 거리를 줄이는 것이 앞으로 할 일입니다.
+# 사다리의 단(rung)마다 하나의 완전한 엔진이 있고, 앞 단보다 더 빠르거나 더 공정합니다. `naive`(01), `static`(02), `cached`(03), `paged`(04), `continuous`(06), `preemptive`(08)입니다. 01부터는 노트북 끝에 `ladder(...)`가 있어서 지금까지의 모든 단을 작은 작업 하나로 측정하고, 직접 만든 코드를 labkit의 코드와 나란히 보여 줍니다. 아래 그림은 첫 번째 단의 위치와, 이 길이의 텍스트에서 두 지붕이 허용하는 한계를 보여 줍니다. 한계는 측정값이 아니라 float32 기준으로 루프라인에서 계산한 값(modelled)이라 float32 엔진은 닿지 못합니다. 그 거리를 줄이는 것이 앞으로 할 일입니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.plots import Rung, ladder_figure
@@ -294,13 +299,17 @@ ladder_figure("Rung 1 below the ceilings of this machine", rungs)
 # - **tour**: read, predict, run the experiments on labkit's code, write nothing. For an evening, or for a first meeting of a study group.
 # - **core**: the tour and the exercises marked *core*, the ones without which the rest can't be understood.
 # - **all**: every exercise, *go further* included.
+#
+# They are meant to be done in order, and don't have to be: every notebook from 02 on begins with a recap of three minutes, and what you skip runs on labkit's own code. Short of time? **04 → 06 → 08**: paged memory, continuous batching, priorities.
 
-# %% [markdown] lang="ko" of="dc5edcdb"
+# %% [markdown] lang="ko" of="9fd3335f"
 # ## 세 가지 경로
 #
 # - **둘러보기(tour)**: 읽고, 예측하고, labkit의 코드로 실험만 실행합니다. 코드는 쓰지 않습니다. 하루 저녁이나 스터디 첫 모임에 알맞습니다.
 # - **핵심(core)**: 둘러보기에 *핵심* 실습을 더합니다. 이것을 빼면 나머지를 이해할 수 없는 실습들입니다.
 # - **전체(all)**: *더 나아가기*까지 모든 실습을 합니다.
+#
+# 순서대로 하도록 만들었지만 꼭 그럴 필요는 없습니다. 02부터는 모든 노트북이 3분짜리 요약으로 시작하고, 건너뛴 부분은 labkit의 코드로 실행됩니다. 시간이 부족하다면 **04 → 06 → 08**, 즉 페이지 단위 메모리(paged memory), 연속 배칭(continuous batching), 우선순위만 해도 됩니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.routes import routes
@@ -316,11 +325,11 @@ routes()
 # | measured passes | `vllm bench latency`, `vllm bench throughput` | `perf_analyzer` against the running server |
 # | a streamed answer | server-sent events of the OpenAI-compatible server | a *decoupled* model: many responses to one request, over gRPC streaming or `generate_stream` |
 #
-# Neither draws a roofline of the model for you. (vLLM's profiling pass at start-up is about memory: what the model leaves of `gpu_memory_utilization` goes to the KV cache.) What this notebook leaves out: GPUs, lower precision, and more than one request.
+# Neither draws a roofline of the model for you. (vLLM's profiling pass at start-up is about memory: what the model leaves of `gpu_memory_utilization` goes to the KV cache.) What this notebook leaves out: lower precision, and more than one request.
 #
 # **Next:** `01_streaming_without_cache.ipynb`, where you write the engine that you have just watched.
 
-# %% [markdown] lang="ko" of="ebc56acf"
+# %% [markdown] lang="ko" of="8fa215d5"
 # ## vLLM과 Triton Inference Server에서는
 #
 # | 여기 | vLLM | Triton Inference Server |
@@ -329,6 +338,6 @@ routes()
 # | 순전파 시간 측정 | `vllm bench latency`, `vllm bench throughput` | 실행 중인 서버를 측정하는 `perf_analyzer` |
 # | 스트리밍 응답 | OpenAI 호환 서버의 server-sent events | *decoupled* 모델. 요청 하나에 응답 여러 개를 gRPC 스트리밍이나 `generate_stream`으로 보냄 |
 #
-# 둘 다 모델의 루프라인을 그려 주지는 않습니다. 하지만 같은 계산이 쓰입니다. vLLM은 시작할 때 순전파를 한 번 실행해 모델에 필요한 메모리를 재고, 남은 메모리를 KV 캐시에 씁니다. 이 노트북에서 다루지 않은 것은 GPU, 낮은 정밀도, 둘 이상의 요청입니다.
+# 둘 다 모델의 루프라인을 그려 주지는 않습니다. 하지만 같은 계산이 쓰입니다. vLLM은 시작할 때 순전파를 한 번 실행해 모델에 필요한 메모리를 재고, 남은 메모리를 KV 캐시에 씁니다. 이 노트북에서 다루지 않은 것은 낮은 정밀도와 둘 이상의 요청입니다.
 #
 # **다음:** `01_streaming_without_cache.ipynb`에서 방금 본 엔진을 직접 만듭니다.

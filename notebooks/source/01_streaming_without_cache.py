@@ -52,9 +52,10 @@
 # 감싸고, 마지막 줄에서 어시스턴트가 이어서 말하도록 합니다.
 
 # %% tags=["nbval-ignore-output"]
-from labkit.model import load
+from labkit.model import best_device, load
 
-smol = load("smollm2-135m")
+device = best_device()  # "cuda" where there is a GPU
+smol = load("smollm2-135m", device=device)
 prompt = smol.encode_chat("Explain in two sentences why the sky is blue.")
 print(len(prompt), "tokens:", prompt[:8], "...")
 print(smol.tokenizer.decode(prompt))
@@ -97,7 +98,7 @@ next_token = use("01.1")
 # %%
 from labkit.measure.generation import generate
 
-tiny = load("tiny")
+tiny = load("tiny", device=device)
 token_ids = tiny.encode_chat("한글")
 ours = []
 for _ in range(8):
@@ -463,6 +464,7 @@ alone = next_token(smol.model, smol.tokenizer.encode(short))
 print("alone:        ", repr(smol.tokenizer.decode([alone])))
 for side in ("right", "left"):
     batch = smol.tokenizer([short, long], padding=True, padding_side=side, return_tensors="pt")
+    batch = batch.to(smol.model.device)
     mask = batch.attention_mask
     positions_of = (mask.cumsum(-1) - 1).clamp(min=0)  # the first real token has position 0
     with torch.inference_mode():
@@ -562,6 +564,36 @@ answer(
 )
 
 # %% [markdown] lang="en"
+# ## The ladder: rung 1
+#
+# Every notebook from here on ends with the ladder: all rungs so far, on the same eight short
+# requests that arrive at once, each in a process of its own. Labkit's own rungs are measured once
+# on a machine. Of the newest rung you see two marks, labkit's and the one with your passed parts.
+# Look at TTFT: one request after the other means that the last one waits for all before it.
+
+# %% [markdown] lang="ko" of="1d8cf5f2"
+# ## 사다리: 첫 번째 단
+#
+# 이제부터 모든 노트북은 사다리로 끝납니다. 한꺼번에 도착한 짧은 요청 여덟 개로 지금까지의 모든 단을
+# 별도의 프로세스에서 측정합니다. labkit의 단은 컴퓨터마다 한 번만 측정합니다. 가장 새로운 단에는
+# labkit의 표시와, 통과한 코드를 넣은 표시가 함께 나옵니다. TTFT를 보세요. 요청을 하나씩 처리하면
+# 마지막 요청은 앞의 모든 요청을 기다립니다.
+
+# %% tags=["nbval-ignore-output"]
+from labkit.workbook.ladder import ladder
+
+ladder("naive")
+
+# %% [markdown] lang="en"
+# Your parts serve real requests, too. In a terminal, `python3 -m labkit serve --rung naive --mine`
+# starts an OpenAI-compatible server on this rung; its banner says which parts are yours.
+
+# %% [markdown] lang="ko" of="536c439a"
+# 직접 만든 코드로 실제 요청도 처리할 수 있습니다. 터미널에서
+# `python3 -m labkit serve --rung naive --mine`을 실행하면 이 단의 OpenAI 호환 서버가 시작되고,
+# 어느 부분이 직접 만든 코드인지 시작 화면에 나옵니다.
+
+# %% [markdown] lang="en"
 # ## In vLLM and Triton Inference Server
 #
 # - **The token loop** is `EngineCore.step()` in vLLM (`vllm/v1/engine/core.py`): schedule, execute,
@@ -577,9 +609,9 @@ answer(
 #   queue and compute times of a whole request and, for decoupled models, the time to the first
 #   *response*; GenAI-Perf (now AIPerf) measures tokens from the client's side.
 #
-# Next, your progress; then notebook 02, once it is there.
+# Next, notebook 02: several requests in one forward pass, *static batching*. First your progress.
 
-# %% [markdown] lang="ko" of="f700bde0"
+# %% [markdown] lang="ko" of="68138c9f"
 # ## vLLM과 Triton Inference Server에서는
 #
 # - **토큰 루프**는 vLLM의 `EngineCore.step()`(`vllm/v1/engine/core.py`)입니다. 스케줄링, 실행, 갱신을
@@ -594,7 +626,8 @@ answer(
 # - **TTFT, ITL, E2E**는 vLLM의 `/metrics`에 히스토그램으로 나옵니다. Triton Inference Server는
 #   요청 전체의 대기 시간과 계산 시간을, decoupled 모델이면 첫 *응답*까지의 시간도 보고합니다. 토큰 단위는 GenAI-Perf(현재 AIPerf)가 클라이언트 쪽에서 잽니다.
 #
-# 이제 진행 상황을 확인하세요. 노트북 02가 나오면 이어서 진행합니다.
+# 다음은 노트북 02입니다. 순전파 한 번에 요청 여러 개를 처리하는 *정적 배칭*(static batching)을
+# 다룹니다. 먼저 진행 상황을 확인하세요.
 
 # %% tags=["nbval-ignore-output"]
 progress()

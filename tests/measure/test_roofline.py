@@ -124,3 +124,22 @@ def test_every_timed_pass_sees_the_tokens_that_it_says(model, num_new, num_cache
 def test_measuring_gives_two_finite_speeds():
     assert 0 < roofline.measure_bandwidth(num_bytes=2**20) < 1e15
     assert 0 < roofline.measure_matmul_flops(size=64) < 1e17
+
+
+def test_a_gpu_is_waited_for_before_and_after_each_run(monkeypatch):
+    import torch
+
+    happened = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: happened.append("wait"))
+    roofline._best_seconds(lambda: happened.append("work"), "cuda:0", runs=2)
+    assert happened == ["work", *["wait", "work", "wait"] * 2]
+    happened.clear()
+    roofline._best_seconds(lambda: happened.append("work"), "cpu", runs=2)
+    assert happened == ["work"] * 3
+
+
+def test_tensors_are_made_where_they_are_asked_for():
+    """The device "meta" computes nothing, and its tensors meet no others."""
+    assert roofline.measure_bandwidth(num_bytes=2**20, device="meta") > 0
+    assert roofline.measure_matmul_flops(size=64, device="meta") > 0
+    assert roofline.measure_machine("meta").ridge > 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.workbook import checker, registry, session
+from labkit.workbook import checker, findings, registry
 from labkit.workbook.parts import Hole
 
 ITEM = registry.get("00.1")
@@ -65,13 +65,13 @@ def test_prints_are_kept_for_the_report_and_cut():
     found = finding("print('x' * 100_000, 'the end'); return 0.0, 'memory'")
     assert found.printed.endswith("the end\n")
     assert len(found.printed) <= 4000
-    assert "the end" in repr(session.report(ITEM, found, 5.0))
+    assert "the end" in repr(findings.report(ITEM, found, 5.0))
 
 
 def test_a_name_of_the_notebook_is_named():
     found = finding("return helper(num_flops), 'memory'")
     assert (found.outcome, found.unknown) == ("crashed", ["helper"])
-    assert "`helper`" in repr(session.report(ITEM, found, 5.0))
+    assert "`helper`" in repr(findings.report(ITEM, found, 5.0))
 
 
 def test_imports_inside_the_part_are_fine():
@@ -100,7 +100,7 @@ def test_imports_inside_the_part_are_fine():
 def test_a_cell_that_cannot_be_spliced_says_why(cell, outcome, reason):
     found = checker.check_cell(ITEM, cell)
     assert (found.outcome, found.reason) == (outcome, reason)
-    assert repr(session.report(ITEM, found, 5.0))
+    assert repr(findings.report(ITEM, found, 5.0))
 
 
 def test_annotations_may_differ_from_the_given_ones():
@@ -205,6 +205,6 @@ def test_what_a_part_does_to_torch_does_not_help_the_next_one():
 def test_strange_values_are_wrong_or_crashed_and_can_be_shown(body):
     found = finding(body)
     assert found.outcome in ("wrong", "crashed")
-    shown = session.report(ITEM, found, 5.0)
+    shown = findings.report(ITEM, found, 5.0)
     assert len(shown._repr_html_().encode()) + len(repr(shown).encode()) < 20_000
     assert reference_passes()

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from mutants import mutants
 
-from labkit.workbook import catalogue, checker, registry, session, worker
+from labkit.workbook import catalogue, checker, findings, registry, worker
 from labkit.workbook.parts import Hole
 
 ANSWERS = Path(__file__).parent / "answers"
 EXERCISES = registry.exercises()
 each_exercise = pytest.mark.parametrize("item", EXERCISES.values(), ids=EXERCISES)
+DRAWN = {name: i for name, i in EXERCISES.items() if any(case.draw for case in i.cases)}
+each_drawn_exercise = pytest.mark.parametrize("item", DRAWN.values(), ids=DRAWN)
 each_mistake = pytest.mark.parametrize(
     ("item", "mistake"),
     [
@@ -76,10 +78,26 @@ def test_there_are_at_least_three_known_mistakes(item):
 @each_mistake
 def test_a_known_mistake_is_wrong_and_named(item, mistake):
     found = finding(item, mistake.apply(Hole.of(item).reference))
-    said = repr(session.report(item, found, 5.0))
+    said = repr(findings.report(item, found, 5.0))
     assert found.outcome == "wrong"
     assert found.mistake == mistake.name
     assert catalogue.text(f"{item.id}.mistake.{mistake.name}") in said
+
+
+@each_drawn_exercise
+def test_known_mistakes_are_drawn_where_their_case_has_a_picture(item):
+    drawn = []
+    for mistake in item.mistakes:
+        found = finding(item, mistake.apply(Hole.of(item).reference))
+        case = item.cases[found.case]
+        if case.draw is None or not isinstance(found.found, dict) or "raised" in found.found:
+            continue
+        picture = findings.report(item, found, 5.0).picture
+        assert picture is not None, f"{mistake.name}: `draw` of {case.name} raised"
+        assert picture.story, mistake.name
+        assert picture._repr_png_()[0].startswith(b"\x89PNG")
+        drawn.append(mistake.name)
+    assert drawn, "cases have pictures, and no known mistake is drawn"
 
 
 @each_exercise
@@ -123,7 +141,7 @@ def test_other_right_answers_pass(item):
         text = answer.read_text(encoding="utf-8")
         assert text != Hole.of(item).reference
         found = finding(item, text)
-        assert found.outcome == "passed", f"{answer.name}: {session.report(item, found, 5.0)}"
+        assert found.outcome == "passed", f"{answer.name}: {findings.report(item, found, 5.0)}"
 
 
 @each_exercise

@@ -46,13 +46,27 @@ def test_compare_without_a_prediction_says_what_was_measured():
     assert "Measured: 3 times. You made no prediction" in compare("01.x", 3.0, "times").title
 
 
-def test_answers_are_kept_by_question_with_their_date(my):
+def test_answers_are_kept_by_question_and_notebook_with_their_date(my, monkeypatch):
+    monkeypatch.setattr(predictions, "_notebook", "01")
     answer(5, first_s=0.25)
     answer(6, ratio=25)
+    predictions.begin("03")
+    answer(6, itl_growth=1)
+    answer(6, itl_growth=2)  # run again: the last counts
     kept = json.loads((my / "answers.json").read_text(encoding="utf-8"))
-    assert kept["5"]["measured"] == {"first_s": 0.25}
-    assert kept["6"]["measured"] == {"ratio": 25.0}
-    assert set(kept["5"]) == {"date", "measured"}
+    assert kept["5"]["01"]["measured"] == {"first_s": 0.25}
+    assert set(kept["5"]["01"]) == {"date", "measured"}
+    assert {name: one["measured"] for name, one in kept["6"].items()} == {
+        "01": {"ratio": 25.0},
+        "03": {"itl_growth": 2.0},
+    }
+
+
+def test_an_answer_kept_before_notebooks_were_told_apart_is_replaced(my):
+    predictions.keep("answers.json", "6", {"date": "2026-01-01", "measured": {"ratio": 1}})
+    answer(6, ratio=2)
+    (found,) = predictions.kept("answers.json")["6"].values()
+    assert found["measured"] == {"ratio": 2.0}
 
 
 def test_a_damaged_file_is_put_aside_and_not_overwritten(my):

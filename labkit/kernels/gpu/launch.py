@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-import triton
 
 from labkit.kernels.gpu import paged
 
@@ -70,9 +69,11 @@ class TritonAttention:
     Requests with one new token go to the decode kernel, the others to the prefill kernel. Nothing
     of the decode part depends on a length, only on shapes, so it can be part of a CUDA graph.
     `window` bounds how many tokens each query sees, itself included; None: all before it.
+    `kernels` is a module like `paged`, with a learner's own parts in it, say.
     """
 
-    def __init__(self, batch, window: int | None = None):
+    def __init__(self, batch, window: int | None = None, kernels=paged):
+        self.kernels = kernels
         self.batch, self.window = batch, window or NO_WINDOW
         self.decoding = [r for r, length in enumerate(batch.query_lens) if length == 1]
         self.chunks = [r for r, length in enumerate(batch.query_lens) if length > 1]
@@ -105,7 +106,7 @@ class TritonAttention:
             parts = torch.empty(n, heads, splits, head_dim if splits > 1 else 0, device=q.device)
             self.scratch = (*per_part, parts)
         dim = power_of_two(head_dim)
-        paged.decode_kernel[n, kv_heads, splits](
+        self.kernels.decode_kernel[n, kv_heads, splits](
             q, kv, self.requests, self.tokens, batch.positions, batch.block_tables, out,
             *self.scratch, batch.block_tables.stride(0), head_dim**-0.5, self.window,
             KV_HEADS=kv_heads, GROUP=group, ROWS=sizes.rows, HEAD_DIM=head_dim, DIM=dim,
@@ -113,7 +114,7 @@ class TritonAttention:
             num_warps=sizes.num_warps, num_stages=sizes.num_stages,
         )  # fmt: skip
         if splits > 1:
-            paged.merge_kernel[n, heads](
+            self.kernels.merge_kernel[n, heads](
                 self.tokens, *self.scratch, out, HEADS=heads, HEAD_DIM=head_dim, DIM=dim,
                 SPLITS=splits, num_warps=4,
             )  # fmt: skip
@@ -128,7 +129,7 @@ class TritonAttention:
             lengths = [(r, batch.query_lens[r]) for r in self.chunks]
             tiles = [(r, first) for r, length in lengths for first in range(0, length, step)]
             self.tiles = self.on_device(tiles).t().contiguous()
-        paged.prefill_kernel[self.tiles.shape[1], kv_heads](
+        self.kernels.prefill_kernel[self.tiles.shape[1], kv_heads](
             q, kv, batch.block_tables, batch.query_start, batch.positions, *self.tiles, out,
             batch.block_tables.stride(0), head_dim**-0.5, self.window,
             KV_HEADS=kv_heads, GROUP=group, ROWS=sizes.rows, HEAD_DIM=head_dim,
@@ -140,7 +141,7 @@ class TritonAttention:
 def write(kv: torch.Tensor, slot_mapping: torch.Tensor, new: torch.Tensor) -> None:
     """Stores `new` keys and values `[T, 2 * kv_heads, head_dim]` of one layer in their slots."""
     kv_heads, block_size, head_dim = kv.shape[2:]
-    width = triton.next_power_of_2(2 * kv_heads * head_dim)
+    width = power_of_two(2 * kv_heads * head_dim)
     paged.write_kernel[len(slot_mapping),](
         new.to(kv.dtype).contiguous(), slot_mapping, kv,
         KV_HEADS=kv_heads, HEAD_DIM=head_dim, BLOCK_SIZE=block_size, WIDTH=width, num_warps=4,

@@ -53,7 +53,8 @@ def load_tile(
 
     `table` points at its block table, `kv` at a layer `[num_blocks, 2, KV_HEADS, BLOCK_SIZE,
     HEAD_DIM]`: in each block all keys, head after head, and then all values. Tokens that are not
-    `there` (bool) have no block: their numbers are 0.
+    `there` (bool) have no block: nothing is read for them, and their numbers are 0. A table may
+    hold 32-bit numbers, and a layer more numbers than 32 bits can count.
     """
     blocks = tl.load(table + places // BLOCK_SIZE, mask=there, other=0).to(tl.int64)
     lines = (blocks * 2 * KV_HEADS + kv_head) * BLOCK_SIZE + places % BLOCK_SIZE

@@ -162,6 +162,10 @@ def minimum(one, other) -> Tensor:
     return tensor(np.minimum(one, other))
 
 
+def exp(values) -> Tensor:
+    return tensor(np.exp(np.asarray(values)))
+
+
 def exp2(values) -> Tensor:
     return tensor(np.exp2(np.asarray(values)))
 
