@@ -23,15 +23,15 @@ def load_for(
     dtype: str,
     device: str,
     with_tokenizer: bool = True,
-    reference: bool = False,
+    attention: str | None = None,
 ) -> loading.LoadedModel:
     """The model as `rung` runs it: the first two on `transformers`, the others on our decoder,
-    whose attention is the textbook's with `reference`."""
+    with the `attention` of `load_decoder`."""
     if rung not in RUNGS:
         raise ValueError(f"rung {rung!r} is not known; accepted are {', '.join(RUNGS)}")
     if rung not in ON_TRANSFORMERS:
         return loading.load_decoder(
-            model, dtype=dtype, device=device, with_tokenizer=with_tokenizer, reference=reference
+            model, dtype=dtype, device=device, with_tokenizer=with_tokenizer, attention=attention
         )
     if dtype == loading.INT8:
         raise ModelError(f"dtype 'int8' needs labkit's decoder; rung {rung!r} runs transformers")

@@ -216,8 +216,8 @@ from labkit import rungs
 for module in pkgutil.iter_modules(labkit.serving.__path__, "labkit.serving."):
     if not module.name.endswith("__"):
         importlib.import_module(module.name)
-reference = mine.has_part_of(mine.REFERENCE)
-rungs.make("{rung}", rungs.load_for("{rung}", "tiny", "float32", "cpu", reference=reference))
+attention = "torch" if mine.has_part_of(mine.REFERENCE) else None
+rungs.make("{rung}", rungs.load_for("{rung}", "tiny", "float32", "cpu", attention=attention))
 print(json.dumps(found.loaded))"""
     loaded = {*run(code)}
     assert mine.on_path(rung) <= loaded

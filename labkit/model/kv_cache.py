@@ -4,6 +4,7 @@ import time
 
 import torch
 
+from labkit.kernels import default_for
 from labkit.kernels.large_pages import in_large_pages
 from labkit.model.config import DecoderConfig
 
@@ -40,6 +41,11 @@ class KVCache:
         else:
             self.data = torch.empty(shape, dtype=self.dtype, device=device)
         self.layers = list(self.data)
+        self.write_slots = None  # a kernel that finds the place of a slot by itself
+        if self.data.is_cuda and default_for("cuda") == "triton":
+            from labkit.kernels.gpu.launch import write
+
+            self.write_slots = write
 
     @property
     def num_bytes(self) -> int:
@@ -49,8 +55,10 @@ class KVCache:
         """Where new keys and values go, the same in every layer: `[T * 2 * kv_heads]`.
 
         A layer is one tall matrix with a row of `head_dim` for each (block, key or value, kv
-        head, offset). `slot_mapping` `[T]` is block * block_size + offset.
+        head, offset). `slot_mapping` `[T]` is block * block_size + offset; a kernel needs no more.
         """
+        if self.write_slots:
+            return slot_mapping
         per_block = self.layers[0].shape[1] * self.layers[0].shape[2]  # 2 * kv_heads
         blocks = slot_mapping.div(self.block_size, rounding_mode="floor").unsqueeze(1)
         heads = blocks * per_block + torch.arange(per_block, device=slot_mapping.device)
@@ -58,6 +66,9 @@ class KVCache:
 
     def write(self, layer: int, rows: torch.Tensor, kv: torch.Tensor) -> None:
         """Stores new keys and values `[T, 2 * kv_heads, head_dim]` of one layer at `rows`."""
+        if self.write_slots:
+            self.write_slots(self.layers[layer], rows, kv)
+            return
         matrix = self.layers[layer].view(-1, kv.shape[-1])
         matrix.index_copy_(0, rows, kv.flatten(0, 1).to(self.dtype))
 

@@ -59,14 +59,14 @@ def load_decoder(
     dtype: str = "float32",
     device: str = "cpu",
     with_tokenizer: bool = True,
-    reference: bool = False,
+    attention: str | None = None,
 ) -> LoadedModel:
     """The same with labkit's own decoder, which also knows the dtype "int8" (on a CPU).
 
     Weights are read one at a time: memory never holds the model twice. Who works on tokens only
-    is ready sooner without a tokenizer; `LoadedModel.tokenizer` is None then. With `reference` the
-    decoder is the plain one on every device, and its attention is that of `kernels.reference`:
-    slow, and every line of it can be read.
+    is ready sooner without a tokenizer; `LoadedModel.tokenizer` is None then. `attention` is one of
+    `kernels.IMPLEMENTATIONS`, the fastest if not told; with one the decoder is the plain one on
+    every device. "torch" is slow, and every line of it can be read.
     """
     accepted = (*DTYPES, INT8)
     if dtype not in accepted:
@@ -79,6 +79,7 @@ def load_decoder(
             its_tokenizer = beside.submit(read_tokenizer, path)
         import torch
 
+        from labkit.kernels import implementation
         from labkit.model.config import DecoderConfig
         from labkit.model.cpu_decoder import CPUDecoder
         from labkit.model.decoder import INT8_PARTS, Decoder
@@ -93,10 +94,8 @@ def load_decoder(
             ends = read_ends(path, config)
         shape = DecoderConfig.read(config)
         kind = Decoder
-        if reference:
-            from labkit.kernels.reference import PagedAttention
-
-            kind = partial(Decoder, attention=PagedAttention)
+        if attention:
+            kind = partial(Decoder, attention=implementation(torch.device(device).type, attention))
         elif torch.device(device).type == "cpu":
             kind = CPUDecoder
         if dtype == INT8:

@@ -64,7 +64,7 @@ def measure(asked: dict, send) -> None:
     from labkit.measure.bench import ladder
     from labkit.mine import REFERENCE, has_part_of
 
-    reference = asked["reference"] or has_part_of(REFERENCE)
+    attention = "torch" if asked["reference"] or has_part_of(REFERENCE) else None
     loaded = on_transformers = None
     for name in asked["rungs"]:
         if on_transformers != (name in rungs.ON_TRANSFORMERS):
@@ -72,7 +72,7 @@ def measure(asked: dict, send) -> None:
             loaded = None  # memory holds one model at a time
             gc.collect()
             loaded = rungs.load_for(
-                name, asked["model"], "float32", asked["device"], reference=reference
+                name, asked["model"], "float32", asked["device"], attention=attention
             )
             on_transformers = name in rungs.ON_TRANSFORMERS
         requests, best, spent = workload(loaded), None, 0.0

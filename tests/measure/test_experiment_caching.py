@@ -41,7 +41,7 @@ def test_decoding_says_what_transformers_says_however_the_prompt_is_cut(tiny, ex
 
 
 def test_a_given_attention_runs_in_every_layer(expected):
-    model, calls = load_with("tiny", reference=True).model, []
+    model, calls = load_with("tiny", attention="torch").model, []
 
     def attend(q, kv, start):
         calls.append(start)

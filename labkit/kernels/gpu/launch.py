@@ -77,8 +77,12 @@ class TritonAttention:
         self.batch, self.window = batch, window or NO_WINDOW
         self.decoding = [r for r, length in enumerate(batch.query_lens) if length == 1]
         self.chunks = [r for r, length in enumerate(batch.query_lens) if length > 1]
-        self.requests = self.on_device(self.decoding)
-        self.tokens = batch.query_start[self.requests] if self.chunks else self.requests
+        if self.chunks:
+            self.requests = self.on_device(self.decoding)
+            self.tokens = batch.query_start[self.requests]
+        else:  # nothing is copied from the host: a CUDA graph that is recorded can't have it
+            self.requests = torch.arange(len(self.decoding), device=batch.positions.device)
+            self.tokens = self.requests
         self.scratch = self.tiles = None  # made by the first layer, used by all
 
     def on_device(self, numbers) -> torch.Tensor:

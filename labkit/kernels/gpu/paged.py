@@ -20,7 +20,9 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @jit
-def query_rows(token, num_tokens, kv_head, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr):  # fmt: skip  # noqa: E501
+def query_rows(
+    token, num_tokens, kv_head, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr
+):
     """Which query a row of this program is, as (tokens, lines, real), `[ROWS]` each.
 
     Row i is head i % GROUP of the GROUP query heads that share `kv_head`, of token
