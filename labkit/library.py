@@ -43,11 +43,13 @@ class Engine:
         rung: str = "continuous",
         dtype: str = "float32",
         device: str = "cpu",
+        attention: str | None = None,
         **options,
     ) -> "Engine":
         """A model by name or path, ready to serve.
 
-        `dtype` is "float32", "bfloat16", "float16" or, on a CPU, "int8". The cache has
+        `dtype` is "float32", "bfloat16", "float16" or, on a CPU, "int8". `attention` is one of
+        `labkit.kernels.IMPLEMENTATIONS`, the fastest on the device if not told. The cache has
         `num_blocks` blocks of `block_size` tokens, or what fits in `kv_memory` ("1GB", or bytes).
         Further options: `max_model_len`, `max_num_seqs`, `max_num_batched_tokens`,
         `prefix_caching`, `itl_target_ms`, `cuda_graphs`, `seed`, and with rung="preemptive"
@@ -56,7 +58,10 @@ class Engine:
         Raises ModelError for a model that can't be had, ValueError for an option that the rung
         doesn't have or that can't be met.
         """
-        return cls(rungs.load_for(rung, model, dtype, device), rung, **options)
+        if attention and rung in rungs.ON_TRANSFORMERS:
+            raise ValueError(f"rung {rung!r} runs transformers, and has no attention {attention!r}")
+        loaded = rungs.load_for(rung, model, dtype, device, attention=attention)
+        return cls(loaded, rung, **options)
 
     def add(
         self,

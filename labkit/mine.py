@@ -164,7 +164,7 @@ class SplicedLoader(SourceFileLoader):
         try:
             super().exec_module(module)
             self.mine.loaded = sorted([*self.mine.loaded, *self.own])
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             given, self.own = self.own, {}
             module.__dict__.clear()
             module.__dict__.update(before)

@@ -5,10 +5,15 @@ Every path can be moved by an environment variable, which is how the tests keep 
 the learner's own files.
 """
 
+import contextlib
 import os
 import secrets
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+
+LOCK_S = 5.0  # a lock older than this was left behind by a process that has been ended
 
 
 def repo_root() -> Path:
@@ -48,3 +53,29 @@ def write_atomic(path: Path, text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """Holds a lock beside `path` while it is read and written again, so that of two notebooks
+    neither loses what the other has just kept. Raises OSError where no lock can be made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.name}.lock")
+    while True:
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            break
+        except (FileExistsError, PermissionError) as error:  # the latter on Windows, as it goes
+            try:
+                age = time.time() - lock.stat().st_mtime
+            except FileNotFoundError:
+                if isinstance(error, PermissionError) and os.name != "nt":
+                    raise
+                continue
+            if not 0 <= age <= LOCK_S:
+                lock.unlink(missing_ok=True)
+            time.sleep(0.01)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)

@@ -124,6 +124,7 @@ def test_no_compiled_file_of_such_a_module_is_written_or_read(tmp_path, monkeypa
         ("a \0 b", "null bytes"),
         (MARK.replace("return 12345", "nonlocal missing"), "no binding for nonlocal 'missing'"),
         (MARK.replace("):", ") -> Missing:"), r"can't be imported with it \(NameError: .*Missing"),
+        ("@exit()\n" + MARK, r"can't be imported with it \(SystemExit: "),
         (None, "invalid start byte"),
     ],
 )

@@ -17,7 +17,7 @@ def left_pad(sequences: Sequence[list[int]], pad_token_id: int) -> tuple[list, l
 
     Returns `(token_ids, attention_mask)`, two lists of equally long rows; the mask is 1 at a
     token and 0 at padding. The padding stands on the left so that the last column holds the
-    last token of every row: that is where the next one is read off.
+    last token of every row: that is where the next one is read off. `sequences` stay as they are.
     """
     longest = max(len(sequence) for sequence in sequences)
     token_ids = [[pad_token_id] * (longest - len(s)) + list(s) for s in sequences]

@@ -135,7 +135,7 @@ def told(doing: str) -> Iterator[None]:
     """Whatever a scheduler raises (a learner's may raise anything) becomes Stopped."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Stopped(f"{doing} raised {type(error).__name__}: {error}") from error
 
 
@@ -145,11 +145,14 @@ def play_step(scheduler, recorder: "Recorder", now: float, step_seconds, token) 
         plan = scheduler.plan(now)
     if not hasattr(plan, "chunks"):
         raise Stopped(f"plan gave {plan!r}; a StepPlan is needed")
-    recorder.planned(plan, now)
-    duration = step_seconds(sum(chunk.num_tokens for chunk in plan.chunks.values()))
+    with told("what plan gave can't be read: it"):
+        recorder.planned(plan, now)
+        num_tokens = sum(chunk.num_tokens for chunk in plan.chunks.values())
+        sampling = [chunk.request for chunk in plan.chunks.values() if chunk.samples]
+    duration = step_seconds(num_tokens)
     if not duration > 0:
         raise ValueError(f"step_seconds gave {duration!r}; a step must take time, give more than 0")
-    sampled = [MadeUp(token(chunk.request)) for chunk in plan.chunks.values() if chunk.samples]
+    sampled = [MadeUp(token(request)) for request in sampling]
     with told("commit"):
         scheduler.commit(plan, sampled, now + duration)
     return recorder.computed(now + duration)

@@ -79,7 +79,7 @@ def load(config: EngineConfig):
     else:
         loaded = rungs.load_for(
             config.rung, config.model, config.dtype, config.device, with_tokenizer=False,
-            attention="torch" if has_part_of(REFERENCE) else None,
+            attention="torch" if has_part_of(REFERENCE) else config.attention,
         )  # fmt: skip
     engine = Engine(loaded, config.rung, **options)
     loop = EngineLoop(engine, config.max_queued_requests)

@@ -166,6 +166,7 @@ class EngineConfig(msgspec.Struct):
     options: dict[str, Any]  # of `rungs.make`
     max_queued_requests: int
     mine: bool = False
+    attention: str | None = None
     inbox: str = ""  # the address from which it takes messages, and
     outbox: str = ""  # the one to which it sends them
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from labkit.engine.policies import POLICIES
 from labkit.engine.policies.preemption import PREEMPTIONS
 from labkit.environment import again
+from labkit.kernels import IMPLEMENTATIONS
 from labkit.model.loading import DTYPES, INT8
-from labkit.rungs import RUNGS
+from labkit.rungs import ON_TRANSFORMERS, RUNGS
 
 DESCRIPTION = """\
 Serves a model with OpenAI's API: chat, completions, streaming. A page with a chat and the live
@@ -56,6 +57,9 @@ def parse(argv: list[str]) -> Namespace:
     if options.policy and options.rung not in (None, "preemptive"):
         parser.error(f"--policy {options.policy} is of rung preemptive, not of {options.rung}")
     options.rung = options.rung or "preemptive"
+    if options.attention and (options.rung in ON_TRANSFORMERS or options.device[:6] == "paced:"):
+        here = f"rung {options.rung} on {options.device}"
+        parser.error(f"--attention is of labkit's decoder, which {here} doesn't use")
     options.dtype = options.dtype or ("float32" if options.device == "cpu" else "bfloat16")
     if options.device.startswith("paced:") and options.rung not in ("continuous", "preemptive"):
         parser.error(f"--device {options.device} has rungs continuous and preemptive only")
@@ -84,6 +88,11 @@ def add_model(group) -> None:
         "--device", default="cpu", metavar="DEVICE",
         help="cpu (default), cuda, or paced:CARD, which waits as long as that card would take: "
         "A100, L4, L40S, H100, H200, B200, or a cost file of simulate",
+    )  # fmt: skip
+    group.add_argument(
+        "--attention", choices=IMPLEMENTATIONS,
+        help="default: the fastest, cpu on a CPU, triton (kernels in that language) on a GPU; "
+        "gathered and torch are in torch, torch as in a textbook",
     )  # fmt: skip
     group.add_argument("--max-model-len", type=count, metavar="N", help="tokens in and out")
     group.add_argument(
@@ -215,4 +224,5 @@ def engine_config(options: Namespace):
         options.model, options.rung, options.dtype, options.device,
         {**chosen, "seed": options.seed}, options.max_queued_requests,
         options.mine and options.home == "process",  # elsewhere this process has done it already
+        options.attention,
     )  # fmt: skip

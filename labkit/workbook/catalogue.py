@@ -56,7 +56,7 @@ def chosen_language() -> str | None:
     """What the learner chose with `language(...)` in notebook 00; None before."""
     try:
         settings = json.loads((my_dir() / "settings.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return settings.get("language") if isinstance(settings, dict) else None
 

@@ -1,8 +1,11 @@
 """Runs a part in the worker process and says what was found. Never raises, never hangs."""
 
+import atexit
 import contextlib
 import json
 import multiprocessing
+import os
+import signal
 import sys
 import threading
 import time
@@ -87,7 +90,8 @@ class Worker:
                 if message.pop("job") != self.jobs:
                     continue  # a process that an earlier part left behind
                 if "outcome" in message:
-                    if message.get("endless"):
+                    left = message.pop("left", False)  # a process that the part has started
+                    if left or message.get("endless"):
                         self.stop()
                     return Finding(**message)
                 if "ready" in message:
@@ -103,9 +107,12 @@ class Worker:
         return Finding("wrong", case=case, endless=True)
 
     def stop(self) -> None:
-        """Ends the process, whatever it is doing."""
+        """Ends the process, whatever it is doing, and what a part has started in it."""
         process, self.process = self.process, None
         if process is not None and process.pid is not None:
+            if hasattr(os, "killpg"):
+                with contextlib.suppress(OSError):  # it leads no group yet
+                    os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             process.join()
             self.connection.close()
@@ -128,6 +135,7 @@ def _silent_main():
 
 
 _worker = Worker()
+atexit.register(_worker.stop)
 _reading = threading.Lock()  # ast.parse in two threads may raise SystemError (Python 3.11)
 
 

@@ -147,6 +147,16 @@ def abort_meanwhile(drive):
     return [plan, drive.step(1.0)]
 
 
+def abort_a_chunk(drive):
+    """`a`, whose chunk stands first and doesn't sample, is aborted while the step is computed."""
+    plan = drive.scheduler.plan(0.0)
+    plan.chunks = dict(reversed(plan.chunks.items()))
+    results = drive.compute(plan)
+    drive.scheduler.abort("a")
+    drive.told += told(drive.scheduler.commit(plan, results, 1.0))
+    return [plan]
+
+
 def no_token(drive):
     """The sampler has no token for `a`, only a reason."""
     plan = drive.scheduler.plan(0.0)

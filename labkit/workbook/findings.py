@@ -55,4 +55,6 @@ def not_attempted(exercise_id: str, lang: str) -> Report:
 
 
 def _title(exercise_id: str, outcome: str, lang: str | None = None) -> str:
-    return f"{exercise_id} {text(f'{exercise_id}.title', lang)}. {text(f'check.{outcome}', lang)}"
+    title = text(f"{exercise_id}.title", lang)
+    stop = "" if title[-1] in "?!" else "."
+    return f"{exercise_id} {title}{stop} {text(f'check.{outcome}', lang)}"

@@ -7,9 +7,11 @@ labkit's engine, so each is measured once. It carries the date.
 import contextlib
 import hashlib
 import json
+import math
 import os
 import queue
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from labkit.workbook import ladder_run
 
 LOADING_S = 300.0  # until a slow disk has the model in memory; compiling counts too
 MEASURED = ("model", "engine", "kernels")  # rooms whose text the rows depend on
+NUMBERS = ("tokens_per_s", "ttft_p50_s", "kv_held_bytes", "token_forwards", "tokens", "seconds")
 FILES = ("rungs.py", "paced_device.py", "measure/bench/ladder.py", "measure/bench/drive.py",
          "measure/bench/watch.py", "workbook/ladder_run.py")  # fmt: skip
 
@@ -62,13 +65,12 @@ def ask(
         process = subprocess.Popen(
             [sys.executable, "-m", ladder_run.__name__, json.dumps(asked)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment,
+            start_new_session=True,
         )  # fmt: skip
         try:
             listen(process, answer, seconds, tell)
         finally:  # an interrupt, too
-            process.kill()
-            process.wait()
-            process.stdout.close()
+            end(process)
         errors.seek(0)
         said = errors.read().decode("utf-8", "replace")
     if answer.failed is None and len(answer.rows) < len(rungs):
@@ -76,18 +78,35 @@ def ask(
     return answer
 
 
+def end(process) -> None:
+    """Ends a process, and on POSIX what a part has started in it."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+
+
 def listen(process, answer: Asked, seconds: float, tell) -> None:
     """Takes what the process says until it ends, or has been silent for too long."""
     lines: queue.Queue = queue.Queue()
-    reader = threading.Thread(target=lambda: [*map(lines.put, process.stdout), lines.put(None)])
-    reader.daemon = True
-    reader.start()
-    patience = LOADING_S
+
+    def read():
+        with process.stdout:
+            for line in process.stdout:
+                lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    patience, heard = LOADING_S, time.monotonic()
     while True:
         try:
-            line = lines.get(timeout=patience)
-        except queue.Empty:
-            return
+            line = lines.get(timeout=min(patience, 1.0))
+        except queue.Empty:  # what a part has started may hold the pipe open when all has ended
+            if process.poll() is not None or time.monotonic() > heard + patience:
+                return
+            continue
+        heard = time.monotonic()
         if line is None:
             return
         with contextlib.suppress(ValueError):
@@ -121,9 +140,21 @@ def kept(key: str) -> dict[str, dict]:
     """The rows that have been measured before, by rung; empty where the file can't be read."""
     try:
         rows = json.loads(path_of(key).read_text(encoding="utf-8"))
-        return {name: row for name, row in rows.items() if row["tokens_per_s"] > 0 and row["date"]}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {name: row for name, row in rows.items() if is_whole(row) and row["rung"] == name}
+    except (OSError, ValueError, RecursionError, AttributeError):
         return {}
+
+
+def is_whole(row) -> bool:
+    """Whether a row that was kept has all that is shown of it, whoever has edited the file."""
+    return (
+        isinstance(row, dict)
+        and all(type(row.get(name)) in (int, float) for name in NUMBERS)
+        and all(math.isfinite(row[name]) for name in NUMBERS)
+        and row["tokens_per_s"] > 0
+        and all(isinstance(row.get(name), str) and row[name] for name in ("rung", "date"))
+        and isinstance(row.get("token_ids"), dict)
+    )
 
 
 def keep(key: str, rows: dict[str, dict]) -> None:

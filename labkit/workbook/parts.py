@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.paths import my_dir, write_atomic
+from labkit.paths import alone_with, my_dir, write_atomic
 from labkit.workbook import cut
 from labkit.workbook.registry import Exercise
 
@@ -158,6 +158,8 @@ def good_note(kept: dict) -> dict:
 
 def note(exercise_id: str, **values) -> None:
     """Merges `values` into the notes of one exercise."""
-    kept = notes()
-    kept[exercise_id] = {**kept.get(exercise_id, {}), **values}
-    write_atomic(my_dir() / "progress.json", json.dumps(kept, indent=1) + "\n")
+    path = my_dir() / "progress.json"
+    with alone_with(path):
+        kept = notes()
+        kept[exercise_id] = {**kept.get(exercise_id, {}), **values}
+        write_atomic(path, json.dumps(kept, indent=1) + "\n")

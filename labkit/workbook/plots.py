@@ -7,6 +7,7 @@ apart for colour-blind eyes; shape or wording always says the same as the colour
 """
 
 import io
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -56,7 +57,8 @@ class Picture(Figure):
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int | str]]:
         file = io.BytesIO()
-        with house_style():
+        with house_style(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for it
             self.savefig(file, format="png", dpi=2 * DPI)
         width, height = self.get_size_inches() * DPI
         size = {"width": int(width), "height": int(height)}

@@ -5,10 +5,12 @@ notebook, since several of them answer one question.
 """
 
 import json
+import math
 import time
+from collections.abc import Callable
 from datetime import date
 
-from labkit.paths import my_dir, write_atomic
+from labkit.paths import alone_with, my_dir, write_atomic
 from labkit.workbook.catalogue import text
 from labkit.workbook.report import Report, Table
 
@@ -28,10 +30,25 @@ def kept(file: str) -> dict:
 
 def keep(file: str, key: str, value) -> None:
     """Sets one entry of `my/<file>`. A file that can't be read is put aside, not overwritten."""
-    path, before = my_dir() / file, kept(file)
-    if not before and path.is_file():
-        path.replace(path.with_name(f"{path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}.json"))
-    write_atomic(path, json.dumps({**before, key: value}, indent=1) + "\n")
+    change(file, key, lambda _: value)
+
+
+def change(file: str, key: str, changed: Callable) -> None:
+    """Sets one entry to `changed(what it was)`, which is None where there was none."""
+    path = my_dir() / file
+    with alone_with(path):
+        before = kept(file)
+        if not before and path.is_file():
+            at = time.strftime("%Y%m%d-%H%M%S")
+            path.replace(path.with_name(f"{path.stem}.damaged-{at}.json"))
+        values = {**before, key: changed(before.get(key))}
+        write_atomic(path, json.dumps(values, indent=1) + "\n")
+
+
+def predicted(key: str) -> float | None:
+    """What was predicted, None before or where no number is kept."""
+    value = kept("predictions.json").get(key)
+    return value if type(value) in (int, float) and math.isfinite(value) else None
 
 
 def predict(key: str, *, low: float, high: float, unit: str, step: float | None = None):
@@ -41,25 +58,27 @@ def predict(key: str, *, low: float, high: float, unit: str, step: float | None 
     """
     from labkit.workbook.slider import Prediction
 
-    before = kept("predictions.json").get(key)
-    before = before if isinstance(before, int | float) else None
     step = step or (high - low) / 100
-    return Prediction(low, high, step, unit, before, lambda x: keep("predictions.json", key, x))
+    keep_it = lambda x: keep("predictions.json", key, x)  # noqa: E731
+    return Prediction(low, high, step, unit, predicted(key), keep_it)
 
 
-def compare(key: str, measured: float, unit: str) -> Report:
-    """What was predicted under `key`, beside what was measured."""
-    predicted = kept("predictions.json").get(key)
-    if not isinstance(predicted, int | float):
-        return Report("note", text("compare.none", measured=measured, unit=unit))
-    ratio = measured / predicted if predicted else float("inf")
+def compare(key: str, measured: float, unit: str, modelled: bool = False) -> Report:
+    """What was predicted under `key`, beside what was measured; or `modelled`, and then said so."""
+    guess = predicted(key)
+    kind = text("compare.modelled" if modelled else "compare.measured")
+    if guess is None:
+        said = text("compare.none", measured=measured, unit=unit, kind=kind)
+        return Report("note", said[0].upper() + said[1:])
+    ratio = measured / guess if guess else float("inf")
     close = 1 / CLOSE <= ratio <= CLOSE
     sentence = text(
         "compare.close" if close else "compare.far",
-        predicted=predicted,
+        predicted=guess,
         measured=measured,
         unit=unit,
         ratio=ratio,
+        kind=kind,
     )
     return Report("passed" if close else "note", sentence)
 
@@ -75,12 +94,20 @@ def answer(question: int, **measured: float) -> Report:
     from labkit.workbook.plots import plain_number
 
     numbers = {name: float(value) for name, value in measured.items()}
-    before = kept("answers.json").get(str(question))
-    before = before if isinstance(before, dict) and "measured" not in before else {}
     found = {"date": date.today().isoformat(), "measured": numbers}
-    keep("answers.json", str(question), before | {_notebook: found})
+
+    def with_this(before) -> dict:
+        before = before if isinstance(before, dict) and "measured" not in before else {}
+        return before | {_notebook: found}
+
     rows = [[name, plain_number(value)] for name, value in numbers.items()]
-    return Report("note", text("answer.kept", number=question), table=Table(["", ""], rows))
+    result = Report("note", text("answer.kept", number=question), table=Table(["", ""], rows))
+    try:
+        change("answers.json", str(question), with_this)
+    except OSError as error:
+        result.title = text("answer.not_kept", number=question)
+        result.sentences = [("", text("not_kept", folder=my_dir(), reason=error))]
+    return result
 
 
 def doctor() -> Report:

@@ -156,11 +156,14 @@ def use_module(exercise_id: str):
         if other.module == item.module and other.id <= exercise_id
     ]
     mine, banner = {}, Report("note", "")
+    source = parts.module_source(item.module)
     for sibling in siblings:
         hole = parts.Hole.of(sibling)
         where = {"symbol": f"`{sibling.symbol}`", "id": sibling.id}
         try:
             part = parts.saved_part(hole)
+            if part is not None:
+                _try_alone(item.module, source, sibling.symbol, part)
         except parts.PartError as error:
             banner.sentences.append(
                 ("", text("use.stale", **where, why=text(error.key, **error.values)))
@@ -171,8 +174,17 @@ def use_module(exercise_id: str):
         banner.sentences.append(("", text("use.mine" if part else "use.reference", **where)))
     banner.title = item.module
     _show(banner)
-    source = cut.splice(parts.module_source(item.module), mine)
-    return cut.module_from(item.module, source)
+    return cut.module_from(item.module, cut.splice(source, mine))
+
+
+def _try_alone(module: str, source: str, symbol: str, part: str) -> None:
+    """Raises PartError for a part with which its module can't be executed: a `nonlocal` without
+    its name, say, or an annotation that means nothing there."""
+    try:
+        cut.module_from(module, cut.splice(source, {symbol: part}))
+    except (Exception, SystemExit) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise parts.PartError("check.unreadable", reason=why) from None
 
 
 def progress() -> Report:

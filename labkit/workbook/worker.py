@@ -24,19 +24,25 @@ from labkit.workbook.parts import Hole
 from labkit.workbook.registry import get
 
 PRINTED_LIMIT = 4000  # characters of a learner's prints that are shown
+LONGEST_LINE = 1000  # characters of a line of an error
 
 
 def serve(connection) -> None:
     """Answers check requests until the notebook goes away."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the notebook, which ends us
+    lead_a_group(connection)
+    home = os.getpid()
 
     while True:
         try:
             job = json.loads(connection.recv_bytes())
         except EOFError:
+            end_the_group()
             return
 
         def send(message, number=job["job"]):
+            if os.getpid() != home:  # a copy that the part has forked
+                os._exit(0)
             connection.send_bytes(json.dumps({"job": number, **message}).encode())
 
         hole = Hole.of(get(job["exercise"]))
@@ -45,9 +51,44 @@ def serve(connection) -> None:
         warm_up(hole)
         send({"ready": True})
         try:
-            send(examine(hole, job["part"], job["seconds"], send))
+            finding = examine(hole, job["part"], job["seconds"], send)
         except Exception as error:  # a part that even looking at is too much for
-            send({"outcome": "crashed", "error": "".join(traceback.format_exception_only(error))})
+            finding = {"outcome": "crashed", "error": told(error)}
+        send(finding | {"left": has_children()})
+
+
+def lead_a_group(connection) -> None:
+    """Has whatever a part starts end with this process. What it forks can't speak for it."""
+    if hasattr(os, "setpgid"):  # not on Windows
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        os.register_at_fork(after_in_child=connection.close)
+
+
+def end_the_group() -> None:
+    if hasattr(os, "getpgrp") and os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def has_children() -> bool:
+    """Whether something that a part has started is still there."""
+    if not hasattr(os, "WNOHANG"):
+        return False
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def told(error: BaseException, frames=()) -> str:
+    """A traceback of these frames and the error, no line of it too long to be shown."""
+    text = "".join(traceback.format_list(frames) + traceback.format_exception_only(error))
+    return "\n".join(
+        line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…"
+        for line in text[: 20 * LONGEST_LINE].split("\n")
+    )
 
 
 def spliced(hole: Hole, part: str):
@@ -62,6 +103,8 @@ def warm_up(hole: Hole) -> None:
         found = plain(case.observe(spliced(hole, hole.reference)))
         if not same(found, plain(case.expected)):
             raise AssertionError(f"{hole.exercise.id}: the reference fails case {case.name!r}")
+        if same([found], []):
+            raise AssertionError("an earlier part has changed what is called the same")
 
 
 def examine(hole: Hole, part: str, seconds: float, send) -> dict:
@@ -70,7 +113,7 @@ def examine(hole: Hole, part: str, seconds: float, send) -> dict:
     try:
         module = spliced(hole, part)
     except Exception as error:  # a default value or an annotation that cannot be evaluated
-        return {"outcome": "crashed", "error": "".join(traceback.format_exception_only(error))}
+        return {"outcome": "crashed", "error": told(error)}
     unknown = unknown_names(module, hole)
     if unknown:
         return {"outcome": "crashed", "unknown": unknown}
@@ -100,8 +143,7 @@ def attempt(case, module) -> tuple[object, str | None]:
     except BaseException as error:  # SystemExit and KeyboardInterrupt of a part too
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename == module.__file__] or frames[-1:]
-        text = "".join(traceback.format_list(own) + traceback.format_exception_only(error))
-        return {"raised": type(error).__name__}, text
+        return {"raised": type(error).__name__}, told(error, own)
 
 
 def recognise(hole: Hole, seen: list, failed: int) -> str | None:

@@ -8,12 +8,13 @@
 # %% [markdown] lang="en"
 # # 02 · Static batching
 #
-# In October 2022 a user of the GPT-J backend of Triton Inference Server (the server, not the
-# kernel language) reported answers that changed with the company they kept. Alone, `My name is`
+# In October 2022 a user who ran GPT-J in Triton Inference Server (the server, not the kernel
+# language), on its FasterTransformer backend, reported answers that changed with the company they
+# kept (fastertransformer_backend, issue 53). Alone, `My name is`
 # went on with ` Aleksey` and `I am from` with ` Belarus`. Sent together in one batch, the same
 # model said ` Alex` and ` UK`. Two prompts of different length share a rectangle only with padding,
 # and padding that the model reads, or counts, changes what it says. `transformers` had GPT-2 wrong
-# in the same way until 2020.
+# in the same way until 2020 (pull request 7552).
 #
 # This notebook batches without that bug, and then measures what a batch of four is worth.
 #
@@ -21,27 +22,27 @@
 #
 # - put rows of different length into one forward pass so that each gets the answer it gets alone;
 # - write the step of a static batch, and say what *static* costs, in token slots;
-# - find the best batch size under an SLO, which is not the one with the most throughput;
+# - find the best batch size under an SLO, which need not be the one with the most throughput;
 # - answer two of the ten questions with numbers of your own machine:
 #   **3. Is batch size 4 production batching?** and **4. Does a larger batch always raise
 #   throughput?**
 
-# %% [markdown] lang="ko" of="178a84b6"
+# %% [markdown] lang="ko" of="5be5bfc9"
 # # 02 · 정적 배칭
 #
-# 2022년 10월, Triton Inference Server(커널 언어가 아니라 서버)의 GPT-J 백엔드 사용자가 누구와 함께
-# 보내느냐에 따라 답이 달라진다고 보고했습니다. 혼자 보내면 `My name is` 다음은 ` Aleksey`, `I am from`
-# 다음은 ` Belarus`였는데, 한 배치로 함께 보내자 같은 모델이 ` Alex`와 ` UK`를 내놓았습니다. 길이가 다른
-# 두 프롬프트가 직사각형 하나에 들어가려면 패딩이 필요합니다. 모델이 패딩을 읽거나 자리로 세면 답이
-# 바뀝니다. `transformers`도 2020년까지 GPT-2에서 같은 문제가 있었습니다.
+# 2022년 10월, Triton Inference Server(커널 언어가 아니라 서버)의 FasterTransformer 백엔드로 GPT-J를 돌리던 사용자가
+# 누구와 함께 보내느냐에 따라 답이 달라진다고 보고했습니다(fastertransformer_backend, 이슈 53). 혼자 보내면 `My name is` 다음은
+# ` Aleksey`, `I am from` 다음은 ` Belarus`였는데, 한 배치로 함께 보내자 같은 모델이 ` Alex`와 ` UK`를 내놓았습니다. 길이가
+# 다른 두 프롬프트가 직사각형 하나에 들어가려면 패딩이 필요합니다. 모델이 패딩을 읽거나 자리로 세면 답이 바뀝니다. `transformers`도 2020년까지
+# GPT-2에서 같은 문제가 있었습니다(pull request 7552).
 #
-# 이 노트북에서는 그 버그 없이 배치를 만들고, 배치 4가 얼마나 값어치 있는지 잽니다.
+# 이 노트북에서는 그 버그 없이 배치를 만들고, 배치 4가 얼마나 값어치가 있는지 잽니다.
 #
 # **이 노트북을 마치면**
 #
 # - 길이가 다른 행을 한 번의 순전파에 넣고도 각각 혼자일 때와 같은 답을 얻을 수 있습니다.
 # - 정적 배치의 한 단계를 작성하고, *정적*이라는 것의 비용을 토큰 슬롯으로 말할 수 있습니다.
-# - SLO를 지키는 가장 좋은 배치 크기를 찾을 수 있습니다. 처리량이 가장 높은 크기와는 다릅니다.
+# - SLO를 지키는 가장 좋은 배치 크기를 찾을 수 있습니다. 처리량이 가장 높은 크기와 다를 수 있습니다.
 # - 열 가지 질문 중 두 개에 직접 잰 숫자로 답할 수 있습니다.
 #   **3. 배치 크기 4가 프로덕션 배칭인가?** **4. 배치가 커지면 처리량은 항상 늘어나는가?**
 
@@ -165,7 +166,7 @@ for num_tokens in (1, 4, 16, 64, 256):
 # ```
 #
 # 다음 토큰은 모든 행에 대해 한꺼번에 *마지막 열*에서 읽습니다. 그래서 마지막 열에는 모든 행의 마지막
-# 토큰이 있어야 하고, 패딩은 왼쪽에 섭니다. 같은 모양의 마스크가 진짜 열은 1, 아무도 보면 안 되는 열은
+# 토큰이 있어야 하고, 패딩은 왼쪽에 둡니다. 같은 모양의 마스크가 진짜 열은 1, 아무도 보면 안 되는 열은
 # 0으로 알려 줍니다.
 #
 # 모양: `sequences`는 리스트 R개의 리스트, `token_ids`와 `mask`는 `[R, longest]`입니다.
@@ -193,9 +194,9 @@ for row, seen in zip(token_ids, mask, strict=True):
 # %% [markdown] lang="ko" of="8d7a6438"
 # ## 혼자일 때와 같은 답
 #
-# 패딩이 답에 끼어들지 못하게 하는 것이 두 가지 있고, 둘 다 공개된 서버에서 잊힌 적이 있습니다.
+# 패딩이 답에 끼어들지 못하게 하는 것이 두 가지 있고, 둘 다 실제로 쓰이던 서버가 빠뜨린 적이 있습니다.
 #
-# - **마스크**: 어떤 토큰도 마스크가 0인 열에 어텐션을 두지 않습니다.
+# - **마스크**: 어떤 토큰도 마스크가 0인 열을 보지 않습니다.
 # - **위치**: 앞에 패딩이 얼마나 있든 행의 첫 진짜 토큰은 위치 0입니다. 위치는 마스크에서 나옵니다.
 #   여기까지의 1을 세고 하나를 뺍니다.
 
@@ -243,20 +244,23 @@ print("together", together)
 #
 # An engine takes four requests from the line, gives each a row, and steps until the *last* of them
 # has ended. That is what **static** means: a row that is done stays in the rectangle, and nobody
-# from the line takes its place. Why so? Without a memory of its own for each row, the rectangle is
-# all there is; a newcomer would change its width for everybody.
+# from the line takes its place. Why so? It is what a batch looks like in code: a list of prompts in,
+# a list of answers out. To let somebody in half-way, each request needs a place and a memory of its
+# own, whatever its neighbours do. Notebooks 03, 04 and 06 build these.
 #
 # Two invariants hold through all that:
 #
 # - result i of a pass belongs to the i-th request that was asked for, and to nobody else;
 # - a request that has ended is neither asked for nor given a token again.
 
-# %% [markdown] lang="ko" of="66152089"
+# %% [markdown] lang="ko" of="7834e0a0"
 # ## 배치와 그 뒤의 줄
 #
 # 엔진은 대기열에서 요청 넷을 꺼내 각각 행을 주고, 그중 *마지막* 요청이 끝날 때까지 단계를 밟습니다.
 # **정적**이란 바로 이것입니다. 끝난 행도 직사각형에 남고, 대기열의 누구도 그 자리를 차지하지 않습니다.
-# 왜일까요? 행마다 자기 메모리가 없으면 있는 것은 직사각형뿐이고, 새 요청은 모두의 너비를 바꾸게 됩니다.
+# 왜일까요? 코드로 쓴 배치의 모양이 그렇기 때문입니다. 프롬프트의 리스트가 들어가고 답의 리스트가 나옵니다.
+# 도중에 누군가를 들이려면 이웃과 상관없는 자리와 메모리가 요청마다 있어야 합니다. 노트북 03, 04, 06에서
+# 만듭니다.
 #
 # 그동안 두 가지 조건을 지킵니다.
 #
@@ -345,28 +349,33 @@ waste_figure(talks, 4, "16 conversations in batches of 4 (counted)")
 # The study group's short answer to **question 4** is: *at first; then memory, KV pressure, queue
 # latency and running out of memory set in; the best point balances throughput and the latency SLO.*
 #
-# **Predict.** 16 short requests wait in line, 63 tokens in all. How many times as many tokens per
-# second does *your* engine, without a cache, make with batch 16 as with batch 1?
+# **Predict.** 16 short requests wait in line, with 63 tokens to make in all. How many times as many
+# tokens per second does *your* engine, without a cache, make with batch 16 as with batch 1?
 
-# %% [markdown] lang="ko" of="77991a1d"
+# %% [markdown] lang="ko" of="b2903698"
 # ## 실험 A: 배치가 커지면 처리량은 항상 늘어나는가?
 #
 # **질문 4**에 대한 스터디 그룹의 짧은 답은 *처음에는 그렇다. 그다음에는 메모리, KV 압박, 대기 시간,
 # OOM이 나타난다. 가장 좋은 지점은 처리량과 지연 시간 SLO의 균형이다* 입니다.
 #
-# **예측.** 짧은 요청 16개, 모두 63토큰이 대기열에 있습니다. 캐시가 없는 *여러분의* 엔진은 배치 16에서
+# **예측.** 짧은 요청 16개가 대기열에 있고, 만들 토큰은 모두 63개입니다. 캐시가 없는 *여러분의* 엔진은 배치 16에서
 # 배치 1보다 초당 몇 배 많은 토큰을 만들까요?
 
 # %% tags=["nbval-ignore-output"]
 predict("02.throughput", low=0.5, high=16, unit="times as many tokens per second")
 
 # %% [markdown] lang="en"
-# **Run.** The same requests on two engines: yours, and for comparison the one of notebook 03, whose
-# rows have a KV cache, so that after the prompt a row is *one* token. (About ten seconds.)
+# **Run.** The same requests on two engines: yours, and for comparison the one of notebook 03 (with
+# labkit's own decoder), whose rows have a KV cache, so that after the prompt a row is *one* token.
+#
+# A *slot* in the table is one place of the rectangle in one pass. Padding and the rows of requests
+# that have ended waste it.
 
-# %% [markdown] lang="ko" of="22b81ae0"
+# %% [markdown] lang="ko" of="98c8ac3c"
 # **실행.** 같은 요청을 두 엔진에 넣습니다. 하나는 여러분의 것이고, 다른 하나는 비교를 위한 노트북 03의
-# 엔진입니다. 행마다 KV 캐시가 있어서 프롬프트 뒤로는 한 행이 토큰 *하나*입니다. (10초쯤 걸립니다.)
+# 엔진(디코더도 labkit의 것)입니다. 행마다 KV 캐시가 있어서 프롬프트 뒤로는 한 행이 토큰 *하나*입니다.
+#
+# 표의 *슬롯*(slot)은 순전파 한 번에서 직사각형의 한 칸입니다. 패딩과 끝난 요청의 행은 슬롯을 낭비합니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit import rungs
@@ -398,8 +407,9 @@ compare("02.throughput", points[-1].tokens_per_s / points[0].tokens_per_s, "time
 # **Compare.** Three regimes in one table.
 #
 # - Small batches are memory-bound: a second row is nearly free, throughput climbs.
-# - Then a pass computes as long as it reads. Without a cache a CPU is there early, since a row of
-#   12 tokens is 12 rows of the matrix product. From here on twice the rows take twice as long.
+# - Then a pass computes as long as it reads: the *knee*. Without a cache a CPU is there early, since
+#   a row of 12 tokens is 12 rows of the matrix product. From here on twice the rows take twice as
+#   long.
 # - Meanwhile the waste grows: the wider the batch, the longer its longest, the more padding and
 #   finished rows. Throughput can *fall*, and ITL keeps growing for everybody.
 #
@@ -411,16 +421,17 @@ compare("02.throughput", points[-1].tokens_per_s / points[0].tokens_per_s, "time
 # **Goodput** counts the requests per second that met it (DistServe, OSDI 2024). A request that
 # came too late costs as much as any other and is worth nothing.
 
-# %% [markdown] lang="ko" of="525d2457"
+# %% [markdown] lang="ko" of="4209d5b7"
 # **비교.** 표 하나에 세 구간이 있습니다.
 #
 # - 배치가 작으면 메모리에 묶입니다. 둘째 행은 거의 공짜이고 처리량이 올라갑니다.
-# - 그다음은 계산 시간이 읽는 시간만큼 걸립니다. 캐시가 없으면 CPU는 일찍 여기에 이릅니다. 12토큰짜리
-#   행 하나가 행렬 곱에서는 12행이기 때문입니다. 여기서부터는 행이 두 배면 시간도 두 배입니다.
+# - 그다음은 계산 시간이 읽는 시간만큼 걸립니다. 이 꺾이는 지점이 무릎(knee)입니다. 캐시가 없으면 CPU는
+#   일찍 여기에 이릅니다. 12토큰짜리 행 하나가 행렬 곱에서는 12행이기 때문입니다. 여기서부터는 행이 두
+#   배면 시간도 두 배입니다.
 # - 그사이 낭비가 늘어납니다. 배치가 넓을수록 가장 긴 요청이 길어지고, 패딩과 끝난 행이 많아집니다.
 #   처리량이 *떨어질* 수도 있고, ITL은 모두에게 계속 늘어납니다.
 #
-# 캐시가 있는 엔진은 훨씬 오래 메모리에 묶여 있습니다. GPU에서는 두 무릎(knee) 모두 더 멀리 있습니다.
+# 캐시가 있는 엔진은 훨씬 오래 메모리에 묶여 있습니다. GPU에서는 두 무릎 모두 더 멀리 있습니다.
 #
 # ## 가장 좋은 배치
 #
@@ -467,19 +478,20 @@ goodput_figure(runs, ttft_limit, tpot_limit, best)
 compare("02.best_batch", best or 0, "requests in a batch")
 
 # %% [markdown] lang="en"
-# **Compare.** Left of the best batch requests die of *queueing*: the line is long, TTFT runs out.
-# Right of it they die of *ITL*: every step carries too many rows. The hatched bars know nothing of
-# that: a server may be busy with requests of which not one comes in time.
+# **Compare.** With smaller batches requests are late by *queueing*: the line is long, and TTFT runs
+# out. With larger ones every step carries more rows: TPOT grows, up to its limit and beyond where the
+# processor is slow. The hatched bars know nothing of that: a server may be busy with requests of
+# which not one comes in time.
 #
 # The same trade on the engine with a cache, with its KV memory. Choose a latency, move the SLO, and
 # watch the best point move against the knee.
 
-# %% [markdown] lang="ko" of="9fabc968"
-# **비교.** 가장 좋은 배치의 왼쪽에서는 요청이 *대기* 때문에 죽습니다. 줄이 길어 TTFT를 넘깁니다.
-# 오른쪽에서는 *ITL* 때문에 죽습니다. 단계마다 행이 너무 많습니다. 빗금 막대는 그것을 모릅니다. 서버는
-# 제때 끝나는 요청이 하나도 없어도 바쁠 수 있습니다.
+# %% [markdown] lang="ko" of="d4f4bbaa"
+# **비교.** 배치가 작으면 요청이 *대기* 때문에 늦습니다. 줄이 길어 TTFT 한도를 넘깁니다. 배치가 크면
+# 단계마다 행이 많아져 TPOT가 늘고, 프로세서가 느리면 한도도 넘습니다. 빗금 막대는 그것을 모릅니다.
+# 서버는 제때 끝나는 요청이 하나도 없어도 바쁠 수 있습니다.
 #
-# 캐시가 있는 엔진에서 같은 맞교환을 KV 메모리와 함께 봅시다. 지연 시간의 종류를 고르고 SLO를 움직이면서
+# 캐시가 있는 엔진에서 같은 트레이드오프를 KV 메모리와 함께 봅시다. 지연 시간의 종류를 고르고 SLO를 움직이면서
 # 가장 좋은 지점이 무릎과 어떻게 어긋나는지 보세요.
 
 # %% tags=["nbval-ignore-output"]
@@ -608,7 +620,11 @@ compare("02.by_tokens", by_line["by tokens"] / by_line["batches of 4"], "times a
 # %% [markdown] lang="en"
 # **Compare.** The model, the weights and the tokens are the same. What differs is who is in the
 # step. Sorting saves part of the waste; giving places away saves nearly all of it, and asks nobody
-# to know the future.
+# to know the future. Not all of the gain comes from that: the engine by tokens has room for all 16 at
+# once (128 MB of KV memory; four rows of 256 take 47 MB in float32). Notebook 04 compares at equal
+# memory.
+#
+# This *supports* the group's answer, and *sharpens* it: the 4 is a limit in the wrong unit.
 #
 # ## What breaks
 #
@@ -617,15 +633,19 @@ compare("02.by_tokens", by_line["by tokens"] / by_line["batches of 4"], "times a
 # (Llama, SmolLM2) are relative: a row that is shifted as a whole answers the same. So the bug hides
 # on one family and bites on the other. Two small models of random weights:
 
-# %% [markdown] lang="ko" of="5e594011"
+# %% [markdown] lang="ko" of="3efc21f9"
 # **비교.** 모델도, 가중치도, 토큰도 같습니다. 다른 것은 누가 그 단계에 있느냐입니다. 정렬은 낭비의
-# 일부를 줄이지만, 자리를 내주면 거의 전부를 줄이고 미래를 알 필요도 없습니다.
+# 일부를 줄이지만, 자리를 내주면 거의 전부를 줄이고 미래를 알 필요도 없습니다. 이득이 모두 여기서 나온
+# 것은 아닙니다. 토큰으로 세는 엔진에는 16개가 한꺼번에 들어갈 자리가 있습니다(KV 메모리 128 MB. 256짜리
+# 행 네 개는 float32로 47 MB). 같은 메모리로 하는 비교는 노트북 04에 있습니다.
+#
+# 그룹의 답을 *뒷받침*하고 *더 정확하게* 합니다. 4라는 한도는 단위가 잘못되었습니다.
 #
 # ## 무엇이 깨지는가
 #
 # **1. 패딩부터 위치를 센다.** `position_ids`를 빼면 5번째 열이 위치 5가 됩니다. 위치를 *학습한*
 # 모델(GPT-2)은 표의 다른 행을 읽습니다. *로터리* 위치(Llama, SmolLM2)는 상대적이라 행 전체가 밀려도
-# 답이 같습니다. 그래서 이 버그는 한 계열에서는 숨고 다른 계열에서는 뭅니다. 무작위 가중치의 작은 모델
+# 답이 같습니다. 그래서 이 버그는 한 계열에서는 숨고 다른 계열에서는 드러납니다. 무작위 가중치의 작은 모델
 # 둘로 봅시다.
 
 # %% tags=["nbval-ignore-output"]
@@ -670,7 +690,7 @@ for name, made in (("by length", by_count), ("by id", by_id)):
 # a `zip` of unequal lists raises instead of telling secrets.
 
 # %% [markdown] lang="ko" of="bacbf64f"
-# **3. 행이 뒤섞인다.** Alice는 끝났고 Bob은 계속합니다. 순전파에는 Bob만 물었으니 결과는 하나입니다.
+# **3. 행이 뒤섞인다.** Alice는 끝났고 Bob은 계속합니다. 순전파에는 Bob의 것만 요청했으니 결과는 하나입니다.
 # 이것을 *배치*에 나눠 주면 Bob에게 갈 말을 Alice가 듣습니다. `strict=True`이면 길이가 다른 리스트의
 # `zip`은 비밀을 흘리는 대신 예외를 냅니다.
 
@@ -689,12 +709,12 @@ print("over the running:", dict(zip(running, results, strict=True)))
 # with its longest.
 #
 # **4. Does a larger batch always raise throughput?** No. It rises while the pass waits for the
-# weights, and no longer; then waste and compute take over. Goodput falls to nothing at sizes where
-# throughput still looks well. The group's answer stands, sharpened: without a cache the turn comes
+# weights, and no longer; then waste and compute take over. Goodput may fall where throughput still
+# looks well. The group's answer stands, sharpened: without a cache the turn comes
 # before memory is short; with one, KV memory grows with every row, used or not, and notebook 04 is
 # about that.
 
-# %% [markdown] lang="ko" of="6919db3d"
+# %% [markdown] lang="ko" of="4fa28ec6"
 # ## 여러분의 답
 #
 # **3. 배치 크기 4가 프로덕션 배칭인가?** 아닙니다. 이제 숫자로 말할 수 있습니다. 사람들이 보내는 길이에서
@@ -702,8 +722,8 @@ print("over the running:", dict(zip(running, results, strict=True)))
 # 잘못은 4라는 숫자가 아니라, 배치를 *요청* 수로 세고 가장 긴 요청과 함께 끝낸다는 데 있습니다.
 #
 # **4. 배치가 커지면 처리량은 항상 늘어나는가?** 아닙니다. 순전파가 가중치를 기다리는 동안만 늘고, 그다음은
-# 낭비와 계산이 차지합니다. 처리량은 아직 괜찮아 보이는 크기에서 goodput은 0이 되기도 합니다. 그룹의 답은 맞고, 더 정확하게는 이렇습니다.
-# 캐시가 없으면 메모리가 모자라기 전에 꺾입니다. 캐시가 있으면 쓰든 안 쓰든 행마다 KV 메모리가 늘어나고,
+# 낭비와 계산이 차지합니다. 처리량이 아직 괜찮아 보이는 크기에서 goodput은 떨어질 수 있습니다. 그룹의 답은
+# 맞고, 더 정확하게는 이렇습니다. 캐시가 없으면 메모리가 모자라기 전에 꺾입니다. 캐시가 있으면 쓰든 안 쓰든 행마다 KV 메모리가 늘어나고,
 # 노트북 04가 그 문제를 다룹니다.
 
 # %% tags=["nbval-ignore-output"]
@@ -736,7 +756,7 @@ answer(
 # %% [markdown] lang="ko" of="8f873609"
 # ## 사다리
 #
-# 지금까지의 단계를 작은 작업 부하 하나로 재 봅니다. 마지막 단계는 여러분의 코드로도 잽니다.
+# 지금까지의 단(rung)을 작은 작업 하나로 재 봅니다. 마지막 단은 여러분의 코드로도 잽니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.ladder import ladder
@@ -756,12 +776,13 @@ ladder("static")
 #   and runs them as one. For an image classifier that is right; for token loops it is the static
 #   batch of this notebook. Language models are therefore served through its TensorRT-LLM or vLLM
 #   backend, whose own *in-flight batching* works step by step.
-# - **Goodput** is an option of vLLM's benchmark: `vllm bench serve --goodput ttft:500 tpot:50`.
+# - **Goodput** is an option of vLLM's benchmark: `vllm bench serve --goodput ttft:500 tpot:50`
+#   (milliseconds).
 #
 # What they do that this does not: keep keys and values, so that a row is one token. Next, notebook
 # 03 builds that cache.
 
-# %% [markdown] lang="ko" of="8573e253"
+# %% [markdown] lang="ko" of="ca2a894a"
 # ## vLLM과 Triton Inference Server에서는
 #
 # - **정적 배치**에 대응하는 것은 vLLM에 없습니다. 스케줄러(`vllm/v1/core/sched/scheduler.py`)가 단계마다
@@ -772,7 +793,7 @@ ladder("static")
 #   `max_queue_delay_microseconds` 안에 도착한 요청을 `max_batch_size`까지 모아 한 번에 실행합니다. 이미지
 #   분류기에는 맞지만, 토큰 루프에는 이 노트북의 정적 배치와 같습니다. 그래서 언어 모델은 단계마다 움직이는
 #   *in-flight batching*을 가진 TensorRT-LLM이나 vLLM 백엔드로 서빙합니다.
-# - **goodput**은 vLLM 벤치마크의 옵션입니다: `vllm bench serve --goodput ttft:500 tpot:50`.
+# - **goodput**은 vLLM 벤치마크의 옵션입니다: `vllm bench serve --goodput ttft:500 tpot:50`(밀리초).
 #
 # 이들이 하고 여기서는 하지 않는 것: 키와 값을 보관해서 한 행을 토큰 하나로 만드는 일입니다. 다음 노트북
 # 03에서 그 캐시를 만듭니다.

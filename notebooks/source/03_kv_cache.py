@@ -8,8 +8,9 @@
 # %% [markdown] lang="en"
 # # 03 · The KV cache
 #
-# In June 2026 ONNX Runtime, which runs models in many servers, repaired its attention operator. On
-# the path for a KV cache its causal mask stood in the wrong corner. A prompt was computed right, and
+# In June 2026 ONNX, and ONNX Runtime, which runs models in many servers, set out to repair their
+# attention operator (onnx/onnx, pull request 8068; microsoft/onnxruntime, 28958). On one of the paths
+# for a KV cache its causal mask stood in the wrong corner. A prompt was computed right, and
 # so was the first token of an answer. From the second on a new token saw the *first* key and no
 # other. Nothing crashes when that happens; the model says one thing for ever. You will see it do so,
 # and in 03.2 you may well write it yourself.
@@ -26,14 +27,13 @@
 # - answer with numbers of your own machine: **6. Does `use_cache=False` distort a benchmark?** and
 #   the first half of **2. Does splitting CPU and GPU work always raise GPU utilization?**
 
-# %% [markdown] lang="ko" of="cc17a45f"
+# %% [markdown] lang="ko" of="9a0d8cf7"
 # # 03 · KV 캐시
 #
-# 2026년 6월, 많은 서버에서 모델을 돌리는 ONNX Runtime이 어텐션 연산자를 고쳤습니다. KV 캐시를 쓰는
-# 경로에서 인과 마스크(causal mask)가 반대쪽 모서리에 맞춰져 있었습니다. 프롬프트는 제대로 계산되고 답의
-# 첫 토큰도 맞습니다. 그런데 두 번째 토큰부터 새 토큰은 *첫 번째* 키 하나만 봅니다. 이런 일이 생겨도
-# 아무것도 죽지 않습니다. 모델이 한 가지 말만 끝없이 되풀이할 뿐입니다. 그 모습을 직접 보게 되고,
-# 03.2에서는 여러분도 똑같이 쓰기 쉽습니다.
+# 2026년 6월, ONNX와, 많은 서버에서 모델을 돌리는 ONNX Runtime이 어텐션 연산자를 고치기 시작했습니다 (onnx/onnx pull request
+# 8068, microsoft/onnxruntime 28958). KV 캐시를 쓰는 경로 하나에서 인과 마스크(causal mask)가 반대쪽 모서리에 맞춰져
+# 있었습니다. 프롬프트는 제대로 계산되고 답의 첫 토큰도 맞습니다. 그런데 두 번째 토큰부터 새 토큰은 *첫 번째* 키 하나만 봅니다. 이런 일이 생겨도 아무것도
+# 죽지 않습니다. 모델이 한 가지 말만 끝없이 되풀이할 뿐입니다. 그 모습을 직접 보게 되고, 03.2에서는 여러분도 똑같이 쓰기 쉽습니다.
 #
 # KV 캐시는 이 사다리에서 가장 큰 걸음 중 하나이고, 조용한 버그가 나오는 곳입니다. 이 노트북에서 캐시를
 # 만듭니다.
@@ -116,15 +116,15 @@ smol = load_decoder("smollm2-135m", device=device)
 # Read off what a *new* row needs. Its own query, which is new. And keys and values of all rows up
 # to its own. So:
 #
-# - **keys and values** of old tokens are read again at every step. They depend on tokens before
-#   them only, which don't change, so they don't change either: keep them;
+# - **keys and values** of old tokens are read again at every step. They depend on their
+#   own token and those before it only; these don't change, so neither do they: keep them;
 # - **queries** of old tokens are never needed again: row i is finished;
 # - **attention results** of old tokens don't change either, but nobody reads them: they went into
 #   the next layer, and what a new token wants of that layer are once more its keys and values.
 #
 # That is the correction to a phrase one often hears. A KV cache doesn't keep attention results.
 
-# %% [markdown] lang="ko" of="f990c6f0"
+# %% [markdown] lang="ko" of="c4c1a61b"
 # ## 무엇을 남기고, 왜 그것으로 충분한가
 #
 # 레이어마다 위치 i의 토큰은 벡터 세 개를 만듭니다. *쿼리*(query), *키*(key), *값*(value)입니다.
@@ -137,8 +137,8 @@ smol = load_decoder("smollm2-135m", device=device)
 # *새* 행에 필요한 것을 읽어 보세요. 새로 만든 자신의 쿼리, 그리고 자신까지의 모든 행의 키와 값입니다.
 # 따라서
 #
-# - 옛 토큰의 **키와 값**은 단계마다 다시 읽힙니다. 앞의 토큰에만 의존하고 앞의 토큰은 변하지 않으니
-#   키와 값도 변하지 않습니다. 남깁니다.
+# - 옛 토큰의 **키와 값**은 단계마다 다시 읽힙니다. 자기 토큰과 앞의 토큰에만 의존하고, 이들은
+#   변하지 않으니 키와 값도 변하지 않습니다. 남깁니다.
 # - 옛 토큰의 **쿼리**는 다시 필요하지 않습니다. i번째 행은 이미 끝났습니다.
 # - 옛 토큰의 **어텐션 결과**도 변하지 않지만 아무도 읽지 않습니다. 다음 레이어로 들어갔고, 새 토큰이
 #   그 레이어에서 원하는 것은 또다시 키와 값입니다.
@@ -241,7 +241,8 @@ print(generate(load("tiny", device=device).model, prompt, 8, use_cache=True), " 
 # %% [markdown] lang="en"
 # ## Attention with a cache
 #
-# Now the rows are fewer than the columns. There are n new queries, at the positions `start` to
+# The scores of attention are a table: a row for each query, a column for each key. With a cache the
+# rows are fewer than the columns. There are n new queries, at the positions `start` to
 # `start + n - 1`, and `start + n` keys. Query i sees up to position `start + i`. Written as a mask
 # with 1 for "sees", for 2 new tokens after 3:
 #
@@ -259,12 +260,12 @@ print(generate(load("tiny", device=device).model, prompt, 8, use_cache=True), " 
 # And *grouped-query attention* (GQA): several query heads share one kv head, to keep less.
 # SmolLM2-135M has 9 query heads and 3 kv heads, so query heads 0, 1, 2 read kv head 0.
 
-# %% [markdown] lang="ko" of="316af952"
+# %% [markdown] lang="ko" of="4070a8b2"
 # ## 캐시가 있는 어텐션
 #
-# 이제 행이 열보다 적습니다. 새 쿼리 n개는 위치 `start`부터 `start + n - 1`까지에 있고, 키는
-# `start + n`개입니다. i번째 쿼리는 위치 `start + i`까지 봅니다. "본다"를 1로 쓴 마스크로 나타내면,
-# 캐시된 3개 뒤에 새 토큰이 2개일 때 이렇습니다.
+# 어텐션의 점수는 표입니다. 쿼리마다 한 행, 키마다 한 열입니다. 캐시가 있으면 행이 열보다 적습니다. 새 쿼리 n개는 위치 `start`부터
+# `start + n - 1`까지에 있고, 키는 `start + n`개입니다. i번째 쿼리는 위치 `start + i`까지 봅니다. "본다"를 1로 쓴 마스크로
+# 나타내면, 캐시된 3개 뒤에 새 토큰이 2개일 때 이렇습니다.
 #
 # ```text
 #            right: bottom right             wrong: top left
@@ -474,7 +475,7 @@ compare("03.batch", gains["no cache"], "times the tokens/s")
 # Why is a decode step so different from a prefill? Count both: arithmetic, and bytes moved.
 
 # %% [markdown] lang="ko" of="d31eb9f8"
-# 그룹의 답은 맞고, 두 가지로 더 날카로워집니다. 수준만 틀린 것이 아니라 *모양*이 틀립니다. 거의
+# 그룹의 답은 맞고, 두 가지로 더 정확해집니다. 수준만 틀린 것이 아니라 *모양*이 틀립니다. 거의
 # 평평해야 할 ITL이 위치에 따라 늘어납니다. *결정*도 틀립니다. 캐시 없이 배치 크기를 훑으면 무릎이
 # 일찍 나타나서 배칭이 별로 도움이 안 된다고 결론 내리게 됩니다. 흔한 표현도 하나 바로잡으면, 캐시
 # 엔진이 되풀이하지 않는 것은 앞 토큰들의 모든 레이어의 키와 값입니다. 어텐션 결과를 담은 적은 없습니다.
@@ -524,10 +525,13 @@ for name, num_new, num_cached in (("decode", 1, 255), ("prefill", 256, 0)):
 predict("03.flops", low=0, high=100, unit="% of the FLOP/s")
 
 # %% [markdown] lang="en"
-# **Run.** Both roofs are measured, then three passes of labkit's decoder are placed under them.
+# **Run.** Both roofs are measured, then three passes of labkit's decoder are placed under them. (A
+# filled mark *above* a roof means that something else kept the machine busy while a roof was measured:
+# run the cell again.)
 
-# %% [markdown] lang="ko" of="cb776621"
-# **실행.** 두 지붕을 재고, labkit 디코더의 순전파 세 가지를 그 아래에 놓습니다.
+# %% [markdown] lang="ko" of="5bfe8a55"
+# **실행.** 두 지붕을 재고, labkit 디코더의 순전파 세 가지를 그 아래에 놓습니다. (채워진 표시가 지붕
+# *위*에 있으면 지붕을 재는 동안 다른 일이 장비를 쓴 것입니다. 셀을 다시 실행하세요.)
 
 # %% tags=["nbval-ignore-output"]
 from labkit.measure import roofline
@@ -620,7 +624,7 @@ compare("03.split", 100 * (splits[0].gain - 1), "% faster")
 # The answer stands, sharpened to a formula. Side by side, a step takes as long as the longer of the
 # two, so splitting gains at most (beside + model) / max(beside, model). That is twice when both are
 # equally long, and next to nothing when one of them is: a long model part leaves nothing to hide, as
-# on this machine; and a long part *beside* the model is itself what holds the step, as for a tiny
+# on a CPU; and a long part *beside* the model is itself what holds the step, as for a tiny
 # model on an H100. There it helps to make that part shorter, not to move it.
 #
 # And splitting raises the share of time in which the device is busy, not what it does in that time.
@@ -633,14 +637,14 @@ compare("03.split", 100 * (splits[0].gain - 1), "% faster")
 # The paper that introduced PagedAttention (Kwon et al., 2023) does this sum for OPT-13B: keys and
 # values, 40 layers, 5,120 numbers, 2 bytes: 800 KB for *one token*, 1.6 GB for a sequence of 2,048.
 
-# %% [markdown] lang="ko" of="fe7ae369"
-# 답은 맞고, 공식으로 날카로워집니다. 나란히 돌리면 한 단계는 둘 중 긴 쪽만큼 걸리므로, 나눠서 얻는
+# %% [markdown] lang="ko" of="11958ee8"
+# 답은 맞고, 공식으로 더 정확해집니다. 나란히 돌리면 한 단계는 둘 중 긴 쪽만큼 걸리므로, 나눠서 얻는
 # 이득은 많아야 (옆 + 모델) / max(옆, 모델)입니다. 둘의 길이가 같을 때 두 배이고, 한쪽이 길면 거의
-# 없습니다. 모델 쪽이 길면 이 장비처럼 숨길 것이 없고, *옆*이 길면 H100의 아주 작은 모델처럼 그쪽이 바로
+# 없습니다. 모델 쪽이 길면 CPU에서처럼 숨길 것이 없고, *옆*이 길면 H100의 아주 작은 모델처럼 그쪽이 바로
 # 단계를 붙잡는 병목입니다. 그때는 옮기는 것이 아니라 줄이는 것이 도움이 됩니다.
 #
 # 그리고 나눠서 올라가는 것은 장치가 바쁜 시간의 비율이지, 그 시간에 하는 일이 아닙니다. 메모리에 묶인
-# 시퀀스 하나의 디코드는 나누든 말든 H100의 FLOP/s를 99% 넘게 남깁니다. 이것을 바꾸는 것은 같은 가중치를
+# 시퀀스 하나의 디코드는 나누든 말든 H100의 FLOP/s를 99% 넘게 놀립니다. 이것을 바꾸는 것은 같은 가중치를
 # 쓰는 시퀀스를 늘리는 것, 더 큰 배치입니다. 그리고 시퀀스가 몇 개일 수 있는지는 캐시가 정합니다.
 #
 # ## 시퀀스가 몇 개 들어가는가
@@ -731,13 +735,14 @@ compare("03.rows", used, "% used")
 
 # %% [markdown] lang="en"
 # Four fifths of the most expensive memory in the house stay empty, and that is the *end* of each
-# request, when its row is fullest. Kwon et al. measured the same in real systems of the time: 20 to
-# 38% of the KV memory held tokens. Whoever halves the waste doubles the batch. That is notebook 04.
+# request, when its row is fullest. Kwon et al. measured much the same in real systems of the time: 20
+# to 38% of the KV memory held tokens. Whoever halves the waste can double the batch, or more. That is
+# notebook 04.
 
-# %% [markdown] lang="ko" of="bc03c791"
+# %% [markdown] lang="ko" of="0318a95a"
 # 가장 비싼 메모리의 5분의 4가 비어 있고, 이것도 행이 가장 차 있는 요청의 *끝*을 기준으로 한 것입니다.
 # Kwon et al.이 당시 실제 시스템에서 잰 것도 비슷합니다. KV 메모리의 20에서 38%만 토큰을 담고
-# 있었습니다. 낭비를 절반으로 줄이면 배치가 두 배가 됩니다. 노트북 04의 주제입니다.
+# 있었습니다. 낭비를 절반으로 줄이면 배치가 두 배, 또는 그 이상이 될 수 있습니다. 노트북 04의 주제입니다.
 
 # %% [markdown] lang="en"
 # ## What breaks
@@ -808,14 +813,16 @@ for name, number in (
 
 # %% [markdown] lang="en"
 # **3. The last owner's tokens.** A server keeps the count with the *row*, to reuse a prompt that
-# comes twice, and doesn't look whether it is the same prompt. Ollama repaired a cache that wasn't
-# cleared between requests, and a user of llama.cpp's server reported answers that continued somebody
-# else's conversation (issue 27148, 2026). Here the first guest asks about a tower, the second about an animal.
+# comes twice, and doesn't look whether it is the same prompt. Ollama repaired a cache that
+# wasn't cleared well between two requests with the same prompt (pull request 2186), and a user of
+# llama.cpp's server reported answers that continued somebody else's conversation (issue 27148, 2026).
+# Here the first guest asks about a tower, the second about an animal.
 
-# %% [markdown] lang="ko" of="9e465a9c"
+# %% [markdown] lang="ko" of="966176a3"
 # **3. 전 주인의 토큰.** 같은 프롬프트가 다시 올 때 쓰려고 개수를 *행*에 적어 두고, 정말 같은 프롬프트인지
-# 확인하지 않는 서버입니다. Ollama는 요청 사이에 지워지지 않던 캐시를 고쳤고, llama.cpp 서버의 한 사용자는
-# 남의 대화를 이어 가는 답을 보고했습니다(이슈 27148, 2026). 여기서는 첫 손님이 탑에 대해, 둘째 손님이 동물에 대해 묻습니다.
+# 확인하지 않는 서버입니다. Ollama는 프롬프트가 같은 두 요청 사이에 제대로 지워지지 않던 캐시를 고쳤고
+# (pull request 2186), llama.cpp 서버의 한 사용자는 남의 대화를 이어 가는 답을 보고했습니다(이슈 27148,
+# 2026). 여기서는 첫 손님이 탑에 대해, 둘째 손님이 동물에 대해 묻습니다.
 
 # %% tags=["nbval-ignore-output"]
 class CountOfTheRow(CachedEngine):
@@ -900,7 +907,7 @@ answer(
 # %% [markdown] lang="ko" of="8a67642f"
 # ## 사다리
 #
-# 지금까지 단 세 개를 작은 작업 하나로 잽니다.
+# 지금까지의 단(rung) 세 개를 작은 작업 하나로 잽니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.ladder import ladder
@@ -917,19 +924,20 @@ ladder("cached")
 # - **Attention** reads blocks, not rows, by FlashAttention, FlashInfer or a kernel in the Triton
 #   *language*; its causal mask is bottom right. Other layouts than ours: MLA, sliding windows, state
 #   space layers, each with a spec of its own in `vllm/v1/kv_cache_interface.py`, which states the
-#   bytes of a page: 2 × block size × kv heads × head size × bytes.
+#   bytes of a page, in one layer: 2 × block size × kv heads × head size × bytes of a number.
 # - **How many fit** stands in the log when vLLM starts: "GPU KV cache size: … tokens" and "Maximum
 #   concurrency for … tokens per request" (`vllm/v1/core/kv_cache_utils.py`), after a trial pass has
 #   measured what activations need. `--kv-cache-dtype fp8` halves the bytes.
 # - **Triton Inference Server** (the server, not the kernel language) has no KV cache of its own: it
 #   schedules requests, and a backend keeps what lies between tokens. Its TensorRT-LLM backend gives
-#   the cache 90% of the free memory unless `free_gpu_memory_fraction` says otherwise; its vLLM backend
-#   passes vLLM's options on. The server's own sequence batcher can keep state tensors between
-#   requests of one sequence, which is the nearest thing to the row of this notebook.
+#   the cache 90% of the memory that is free after loading the model, unless
+#   `kv_cache_free_gpu_mem_fraction` says otherwise; its vLLM backend passes vLLM's options on. The
+#   server's own sequence batcher can keep state tensors between requests of one sequence, which is
+#   the nearest thing to the row of this notebook.
 #
-# Next: `04`, where rows are cut into blocks and most of the empty memory comes back.
+# Next, notebook 04, where rows are cut into blocks and most of the empty memory comes back.
 
-# %% [markdown] lang="ko" of="209ae741"
+# %% [markdown] lang="ko" of="c71c0dff"
 # ## vLLM과 Triton Inference Server에서는
 #
 # - **계산된 토큰과 알려진 토큰**은 vLLM에서도 이름이 같습니다. `num_computed_tokens`와
@@ -937,18 +945,18 @@ ladder("cached")
 #   시작합니다. 마지막이 아닌 청크 뒤의 로짓도 거기서는 계산하고 샘플을 버립니다
 #   (`vllm/v1/worker/gpu_model_runner.py`). 여기서는 계산하지 않습니다.
 # - **어텐션**은 행이 아니라 블록을 읽고, FlashAttention, FlashInfer 또는 Triton *언어*의 커널이
-#   맡습니다. 인과 마스크는 오른쪽 아래에 맞춥니다. MLA, 슬라이딩 윈도, 상태 공간 레이어처럼 배치가 다른
-#   것은 `vllm/v1/kv_cache_interface.py`에 저마다 명세가 있고, 페이지의 바이트도 거기 나옵니다.
-#   2 × 블록 크기 × kv 헤드 × 헤드 크기 × 바이트입니다.
+#   맡습니다. 인과 마스크는 오른쪽 아래에 맞춥니다. MLA, 슬라이딩 윈도, 상태 공간 레이어처럼 메모리
+#   구조(layout)가 다른 것은 `vllm/v1/kv_cache_interface.py`에 저마다 명세가 있고, 페이지의 바이트도 거기 나옵니다.
+#   레이어 하나에 2 × 블록 크기 × kv 헤드 × 헤드 크기 × 숫자 하나의 바이트입니다.
 # - **몇 개 들어가는지**는 vLLM이 시작할 때 로그에 나옵니다. "GPU KV cache size: … tokens"와 "Maximum
 #   concurrency for … tokens per request"입니다(`vllm/v1/core/kv_cache_utils.py`). 그 전에 시험 순전파로
 #   활성값에 필요한 메모리를 잽니다. `--kv-cache-dtype fp8`은 바이트를 절반으로 줄입니다.
 # - **Triton Inference Server**(커널 언어가 아니라 서버)에는 자체 KV 캐시가 없습니다. 요청을 스케줄링하고,
-#   토큰 사이에 남는 것은 백엔드가 갖습니다. TensorRT-LLM 백엔드는 `free_gpu_memory_fraction`을 따로 주지
-#   않으면 남은 메모리의 90%를 캐시에 쓰고, vLLM 백엔드는 vLLM의 옵션을 그대로 넘깁니다. 서버의 sequence
+#   토큰 사이에 남는 것은 백엔드가 갖습니다. TensorRT-LLM 백엔드는 `kv_cache_free_gpu_mem_fraction`을 따로
+#   주지 않으면 모델을 올린 뒤 남은 메모리의 90%를 캐시에 쓰고, vLLM 백엔드는 vLLM의 옵션을 그대로 넘깁니다. 서버의 sequence
 #   batcher는 한 시퀀스의 요청 사이에 상태 텐서를 남길 수 있는데, 이 노트북의 행과 가장 비슷한 것입니다.
 #
-# 다음은 `04`입니다. 행을 블록으로 잘라 빈 메모리의 대부분을 되찾습니다.
+# 다음은 노트북 04입니다. 행을 블록으로 잘라 빈 메모리의 대부분을 되찾습니다.
 
 # %% tags=["nbval-ignore-output"]
 progress()

@@ -11,8 +11,9 @@
 # Early in 2025 vLLM had to publish a security advisory (GHSA-rm76-4mrf-v9r8) about its prefix cache.
 # Blocks of memory were found by Python's built-in `hash()`, and since Python 3.12 one ingredient of
 # that hash, `hash(None)`, is a constant that everybody knows. So it became feasible to write a
-# prompt whose hash is that of somebody else's prompt, and to be given the stranger's memory. At the
-# end of this notebook you do exactly that on a real model, read a password out of it, and mend it.
+# prompt whose hash is that of somebody else's prompt, and to be given the stranger's memory, or to
+# hand the stranger yours. At the end of this notebook you do the first on a real model, through
+# another weak hash: you read a password out of it, and mend it.
 #
 # Why would a server let one request read memory that another one wrote? Because sharing, and
 # handing memory out in small pieces, is what makes a large batch fit. That is what you build here.
@@ -26,14 +27,14 @@
 #   **3. Is batch size 4 production batching?** and **4. Does a larger batch always raise
 #   throughput?**
 
-# %% [markdown] lang="ko" of="a425c9ce"
+# %% [markdown] lang="ko" of="b109c9f4"
 # # 04 · 페이지로 나눈 메모리
 #
 # 2025년 초 vLLM은 접두사 캐시(prefix cache)에 관한 보안 권고(GHSA-rm76-4mrf-v9r8)를 내야 했습니다.
 # 메모리 블록을 파이썬 내장 `hash()`로 찾았는데, 파이썬 3.12부터 그 해시의 재료 가운데 하나인
 # `hash(None)`이 누구나 아는 상수가 되었습니다. 그래서 남의 프롬프트와 해시가 같은 프롬프트를 만들어
-# 남의 메모리를 받아 내는 일이 가능해졌습니다. 이 노트북 끝에서 진짜 모델로 바로 그 일을 해서 암호를
-# 읽어 내고, 그다음 고칩니다.
+# 남의 메모리를 받아 내거나 자기 메모리를 남에게 넘기는 일이 가능해졌습니다. 이 노트북 끝에서 또 다른 약한
+# 해시로, 진짜 모델에서 앞의 일을 해서 암호를 읽어 내고, 그다음 고칩니다.
 #
 # 서버는 왜 한 요청이 쓴 메모리를 다른 요청이 읽게 할까요? 메모리를 작은 조각으로 내주고 공유해야
 # 큰 배치가 들어가기 때문입니다. 여기서 만드는 것이 바로 그것입니다.
@@ -44,7 +45,7 @@
 # - 블록 테이블(block table)로 토큰의 슬롯을 찾고 그 위에서 어텐션을 계산할 수 있습니다.
 # - 다른 요청이 계산한 것을 재사용하고, 언제 그래도 안전한지 말할 수 있습니다.
 # - 열 가지 질문 중 두 개에 직접 잰 숫자로 답할 수 있습니다.
-#   **3. 배치 크기 4는 프로덕션 배칭인가?** **4. 배치가 크면 처리량은 항상 늘어나는가?**
+#   **3. 배치 크기 4가 프로덕션 배칭인가?** **4. 배치가 커지면 처리량은 항상 늘어나는가?**
 
 # %% header minutes=10
 
@@ -97,11 +98,11 @@
 # 점은 슬롯(slot), 곧 토큰 하나의 키와 값이 들어갈 자리이고 다른 누구도 쓸 수 없습니다. 행 방식은 대부분을
 # 낭비합니다. Kwon 등이 2023년의 서버들을 조사했더니 KV 메모리의 **20.4–38.2%**만 토큰을 담고 있었습니다
 # (*Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023, 1절).
-# 해결책은 운영체제와 같은 페이지입니다.
+# 해결책은 운영체제에서 빌려 온 페이지입니다.
 #
 # | 이름 | 모양 | 뜻 |
 # | --- | --- | --- |
-# | 풀(pool), 한 층 | `[num_blocks, 2, kv_heads, block_size, head_dim]` | 모든 요청의 키와 값 |
+# | 풀(pool), 레이어 하나 | `[num_blocks, 2, kv_heads, block_size, head_dim]` | 모든 요청의 키와 값 |
 # | `block_table` | `[요청 하나의 블록 수]` | i번째 항목: 토큰 i · block_size부터를 담은 블록 번호 |
 # | 슬롯 | `block · block_size + offset` | 토큰 하나의 자리 |
 #
@@ -249,7 +250,7 @@ for start, end, what in ((0, 5, "a prompt of 5 tokens"), (5, 6, "the next token"
 #
 # 읽기는 쓰기의 거울입니다. 요청마다 `block_tables`의 자기 행을 취하고, 그 블록들을 모아(gather) 토큰을
 # 순서대로 놓은 뒤 어텐션을 계산합니다. 모양은 이렇습니다. `q`는 `[T, heads, head_dim]`으로 모든 요청의
-# 새 토큰을 이어 놓은 것이고, `kv`는 풀의 한 층, 모은 시퀀스는 `[2, kv_heads, context_len, head_dim]`입니다.
+# 새 토큰을 이어 놓은 것이고, `kv`는 풀의 레이어 하나, 모은 시퀀스는 `[2, kv_heads, context_len, head_dim]`입니다.
 #
 # 두 가지가 옳은 것과 위험한 것을 가릅니다. `block_tables`의 행은 길이를 맞추려고 0으로 채워져 있는데
 # 블록 0은 누군가의 블록입니다. 그리고 시퀀스의 마지막 블록은 대개 덜 차 있어서, 끝 뒤에는 예전 주인이
@@ -375,16 +376,16 @@ block_xray(pool_story(BlockPool, Books), "16 blocks of 4 slots")
 # A hundred conversations with lengths like those of Azure's chat service (about 1,000 tokens in and
 # 200 out, drawn from a seed with the trace's quantiles), at most 4,096 tokens each. With rows every
 # one of them reserves 4,096 slots. With blocks it holds what its tokens fill, and half a block of
-# loss on average.
+# loss on average. Questions 3 and 4, below, both rest on this.
 #
 # **Predict.** Which share of the slots in rows of 4,096 does no token ever fill?
 
-# %% [markdown] lang="ko" of="5f6389f0"
+# %% [markdown] lang="ko" of="93bb5d31"
 # ## 실험 A: 메모리의 얼마가 토큰을 담고 있는가?
 #
 # Azure 채팅 서비스와 길이가 비슷한 대화 백 개입니다(입력 약 1,000토큰, 출력 약 200토큰. 트레이스의
 # 분위수대로 seed에서 뽑음). 하나는 최대 4,096토큰입니다. 행 방식에서는 각각 슬롯 4,096개를 예약합니다.
-# 블록 방식에서는 토큰이 채운 만큼만 쥐고, 평균 반 블록을 잃습니다.
+# 블록 방식에서는 토큰이 채운 만큼만 쥐고, 평균 반 블록을 잃습니다. 아래의 질문 3과 4가 모두 여기에 달려 있습니다.
 #
 # **예측.** 4,096짜리 행의 슬롯 가운데 어떤 토큰도 채우지 않는 비율은 얼마일까요?
 
@@ -415,9 +416,9 @@ unused_figure(in_rows, in_blocks)
 compare("04.unused", 100 * in_rows["unused_share"], "% of the slots")
 
 # %% [markdown] lang="en"
-# **Compare.** Rows land in the grey band, where the paper found the servers of 2023. Blocks of 16 lose less than
-# one percent here. Smaller blocks lose less still, but the tables grow and a kernel reads shorter
-# pieces: the paper found 16 to be a good middle, and vLLM's default is still 16.
+# **Compare.** Rows land in the grey band, where the paper found the servers of 2023. Blocks of 16
+# lose less than one percent here. Smaller blocks lose less still, but the tables grow and a kernel
+# reads shorter pieces: the paper found 16 to be a good middle, and vLLM's default is still 16.
 #
 # ## Experiment B: the same memory, rows and blocks
 #
@@ -429,17 +430,17 @@ compare("04.unused", 100 * in_rows["unused_share"], "% of the slots")
 #
 # **Predict.** How many times as many tokens per second does the engine with blocks make?
 
-# %% [markdown] lang="ko" of="e1f1ffd2"
+# %% [markdown] lang="ko" of="c93572a3"
 # **비교.** 행은 논문이 2023년 서버들을 찾은 회색 띠 안에 들어갑니다. 크기 16인 블록은 여기서 1%도 잃지 않습니다.
 # 블록이 더 작으면 더 적게 잃지만 테이블이 길어지고 커널이 읽는 조각이 짧아집니다. 논문은 16을 적당한
 # 중간으로 보았고 vLLM의 기본값은 지금도 16입니다.
 #
 # ## 실험 B: 같은 메모리, 행과 블록
 #
-# **질문 4: 배치가 크면 처리량은 항상 늘어나는가?** 스터디 그룹의 짧은 답은 *처음에는 그렇다. 그 뒤에는
+# **질문 4: 배치가 커지면 처리량은 항상 늘어나는가?** 스터디 그룹의 짧은 답은 *처음에는 그렇다. 그 뒤에는
 # 메모리, KV 압박, 대기 지연, OOM이 온다. 처리량과 지연 SLO의 균형이 맞는 점이 가장 좋다* 입니다. 여기서는
-# 메모리를 고정하고, 배치가 얼마나 커질 수 있는지를 배치 방식(layout)이 정합니다. 노트북에서 계산할 수
-# 있도록 길이를 모두 16으로 나눈 대화 열여섯 개가 한꺼번에 도착합니다. KV 캐시는 슬롯 1,024개, 곧 256짜리
+# 메모리를 고정하고, 배치가 얼마나 커질 수 있는지를 메모리 구조(layout)가 정합니다. 노트북 컴퓨터에서
+# 계산할 수 있도록 길이를 모두 16으로 나눈 대화 열여섯 개가 한꺼번에 도착합니다. KV 캐시는 슬롯 1,024개, 곧 256짜리
 # 행 네 개이거나 크기 16인 블록 64개입니다.
 #
 # **예측.** 블록을 쓰는 엔진은 초당 토큰을 몇 배 만들까요?
@@ -500,8 +501,8 @@ compare("04.throughput", speedup, "times the tokens/s")
 # **Predict.** How many requests of 200 tokens run at once in these 1,024 slots?
 
 # %% [markdown] lang="ko" of="a98aa266"
-# **비교.** 그룹의 답을 세 번 *더 정확하게* 합니다. 얼마나 큰 배치가 들어가는지는 메모리보다 먼저 배치
-# 방식(layout)이 정합니다. 절반 메모리의 블록이 전체 메모리의 행보다 큰 배치를 담습니다. 처리량은 배치를
+# **비교.** 그룹의 답을 세 번 *더 정확하게* 합니다. 얼마나 큰 배치가 들어가는지는 메모리의 양보다
+# 먼저 메모리 구조(layout)가 정합니다. 절반 메모리의 블록이 전체 메모리의 행보다 큰 배치를 담습니다. 처리량은 배치를
 # 따라가지만 끝까지는 아닙니다. 배치가 크면 단계 수는 줄고 단계마다 더 오래 걸립니다(둘 다 그림 위에
 # 출력했습니다). 그리고 풀이 작아도 아무것도 실패하지 않습니다. 요청이 줄에서 기다릴 뿐이고, 이는 ITL이
 # 아니라 TTFT에 나타납니다. (끝까지 담을 수 있는 것보다 많이 받는 엔진은 선점(preemption)해야 하며, 노트북
@@ -509,8 +510,8 @@ compare("04.throughput", speedup, "times the tokens/s")
 #
 # ## 실험 C: 한꺼번에 몇 개가 실행되는가?
 #
-# **질문 3: 배치 크기 4는 프로덕션 배칭인가?** 그룹의 답은 *배우기에는 좋다. 프로덕션에서는 전체 토큰 수,
-# 컨텍스트 길이, KV 사용량, 메모리가 정하고 엔진은 토큰 단위로 배치한다* 입니다. 크기 16인 블록 64개의 풀
+# **질문 3: 배치 크기 4가 프로덕션 배칭인가?** 그룹의 답은 *배우기에는 좋다. 프로덕션에서는 전체 토큰 수,
+# 컨텍스트 길이, KV 사용량, 메모리가 결정하고, 엔진은 토큰 단위로 배치를 만든다* 입니다. 크기 16인 블록 64개의 풀
 # 하나에 길이가 세 가지인 요청을 넣습니다.
 #
 # **예측.** 이 슬롯 1,024개에서 200토큰짜리 요청은 한꺼번에 몇 개 실행될까요?
@@ -538,8 +539,9 @@ at_once_figure(at_once, 1024, 16)
 compare("04.at_once", at_once[200], "requests at once")
 
 # %% [markdown] lang="en"
-# **Compare.** The answer is *supported*: 4 is right for one length, a fifth of what fits for another, and four times
-# too many for a third. A batch size is not a property of a server. Its memory is, in tokens.
+# **Compare.** The answer is *supported*: 4 is right for one length, a fifth of what fits for
+# another, and four times too many for a third. A batch size is not a property of a server. Its
+# memory is, in tokens.
 #
 # ## Experiment D: the same beginning, twice
 #
@@ -548,14 +550,14 @@ compare("04.at_once", at_once[200], "requests at once")
 #
 # **Predict.** How many times sooner does the second customer have the first token, with the cache?
 
-# %% [markdown] lang="ko" of="c6895bbe"
-# **비교.** 답은 *뒷받침*됩니다. 4는 한 길이에는 맞고, 다른 길이에는 들어갈 수의 5분의 1이며, 또 다른 길이에는 네 배나
-# 많습니다. 배치 크기는 서버의 속성이 아닙니다. 토큰으로 센 메모리가 서버의 속성입니다.
+# %% [markdown] lang="ko" of="47844f5d"
+# **비교.** 답은 *뒷받침*됩니다. 4는 한 길이에는 맞고, 다른 길이에는 들어갈 수 있는 수의 5분의 1이며, 또
+# 다른 길이에는 네 배나 많습니다. 배치 크기는 서버의 속성이 아닙니다. 토큰으로 센 메모리가 서버의 속성입니다.
 #
 # ## 실험 D: 같은 시작을 두 번
 #
 # 어느 가게의 어시스턴트는 모든 질문 앞에 250토큰쯤 되는 지시문을 붙입니다. 손님 둘이 차례로 묻습니다.
-# 노트북 06에서 만들, 접두사 캐시가 있는 단계의 엔진을 씁니다.
+# 노트북 06에서 만들, 접두사 캐시가 있는 단(rung)의 엔진을 씁니다.
 #
 # **예측.** 캐시가 있으면 두 번째 손님의 첫 토큰은 몇 배 빨리 나올까요?
 
@@ -586,13 +588,13 @@ sooner = seen[False, 2].ttft / seen[True, 2].ttft
 compare("04.prefix", sooner, "times sooner")
 
 # %% [markdown] lang="en"
-# **Compare.** The cache saves prefill, so it shows in TTFT; ITL is what it was. It also saves memory: two customers
-# at once hold the instructions once. And it saves nothing when beginnings differ in their first
-# token, as when an operator puts the time of day at the top of the prompt.
+# **Compare.** The cache saves prefill, so it shows in TTFT; it does nothing for ITL. It also saves
+# memory: two customers at once hold the instructions once. And it saves nothing when beginnings
+# differ in their first token, as when an operator puts the time of day at the top of the prompt.
 
-# %% [markdown] lang="ko" of="a2306a8c"
-# **비교.** 캐시는 프리필(prefill)을 아끼므로 TTFT에 나타나고 ITL은 그대로입니다. 메모리도 아낍니다. 손님 둘이 동시에
-# 있어도 지시문은 하나만 담습니다. 그러나 첫 토큰부터 다르면 아무것도 아끼지 못합니다. 운영자가 프롬프트 맨
+# %% [markdown] lang="ko" of="fff1b96a"
+# **비교.** 캐시는 프리필(prefill)을 아끼므로 TTFT에 나타나고, ITL에는 아무 영향이 없습니다. 메모리도
+# 아낍니다. 손님 둘이 동시에 있어도 지시문은 하나만 담습니다. 그러나 첫 토큰부터 다르면 아무것도 아끼지 못합니다. 운영자가 프롬프트 맨
 # 위에 현재 시각을 넣는 경우가 그렇습니다.
 
 # %% [markdown] lang="en"
@@ -726,23 +728,24 @@ print("released twice: b has", b.block_table, "and c has", c.block_table)
 #
 # **3. Is batch size 4 production batching?** No, and neither is 8 or 64. The number that a server has is
 # its KV memory in tokens; how many requests that makes depends on how long they are, and is counted
-# anew with every batch. What batching by tokens looks like is notebook 06.
+# anew with every batch. Notebook 06 shows what batching by tokens looks like.
 #
 # **4. Does a larger batch always raise throughput?** With blocks the same memory holds several times the
 # batch, and that raised throughput, though by less than the batch grew: there are fewer steps, and
-# each takes longer. Memory ends the growth before you do: asked for 64, the pool gave what it
-# holds. What a pool that is too small costs first is time in line.
+# each takes longer. Memory ends the growth before `max_num_seqs` does: 64 were allowed, and the small
+# pool took what it could hold. What a pool that is too small costs first is time in line.
 
-# %% [markdown] lang="ko" of="0dede986"
+# %% [markdown] lang="ko" of="2f719ffe"
 # ## 여러분의 답
 #
-# **3. 배치 크기 4는 프로덕션 배칭인가?** 아닙니다. 8도 64도 아닙니다. 서버가 가진 숫자는 토큰으로 센 KV
+# **3. 배치 크기 4가 프로덕션 배칭인가?** 아닙니다. 8도 64도 아닙니다. 서버가 가진 숫자는 토큰으로 센 KV
 # 메모리이고, 그것이 요청 몇 개인지는 요청의 길이에 달려 있으며 배치마다 새로 셉니다. 토큰 단위 배칭이 어떤
 # 모습인지는 노트북 06에서 봅니다.
 #
-# **4. 배치가 크면 처리량은 항상 늘어나는가?** 블록을 쓰면 같은 메모리가 몇 배의 배치를 담고 처리량도
-# 늘지만, 배치가 커진 만큼은 아닙니다. 단계 수는 줄고 단계마다 더 오래 걸리기 때문입니다. 그리고 메모리가
-# 먼저 끝을 정합니다. 64개를 요청해도 풀은 담을 수 있는 만큼만 줍니다. 너무 작은 풀이 가장 먼저 치르는
+# **4. 배치가 커지면 처리량은 항상 늘어나는가?** 블록을 쓰면 같은 메모리가 몇 배의 배치를 담고 처리량도
+# 늘지만, 배치가 커진 만큼은 아닙니다. 단계 수는 줄고 단계마다 더 오래 걸리기 때문입니다. 그리고
+# `max_num_seqs`보다 메모리가 먼저 끝을 정합니다. 64개까지 허용했어도 작은 풀은 담을 수 있는 만큼만
+# 받았습니다. 너무 작은 풀이 가장 먼저 치르는
 # 값은 줄에서 기다리는 시간입니다.
 
 # %% tags=["nbval-ignore-output"]
@@ -775,7 +778,7 @@ answer(
 # %% [markdown] lang="ko" of="7d7ed077"
 # ## 지금까지의 사다리
 #
-# 이 단계까지의 모든 단계를 작은 워크로드 하나로 잽니다. 마지막 단계는 labkit의 코드로, 그리고 여러분의
+# 이 단(rung)까지의 모든 단을 작은 작업 하나로 잽니다. 마지막 단은 labkit의 코드로, 그리고 여러분의
 # 코드로 돌립니다.
 
 # %% tags=["nbval-ignore-output"]
@@ -817,7 +820,7 @@ ladder("paged")
 # - **슬롯과 어텐션**: vLLM은 단계마다 블록 테이블에서 `slot_mapping`을 계산하고
 #   (`vllm/v1/worker/block_table.py`), 커널은 복사본을 모으지 않고 테이블을 따라 읽습니다. 노트북 05에서
 #   Triton *언어*로 만드는 것이 이것입니다.
-# - vLLM은 층마다 성격이 다른 모델(sliding window, Mamba)을 위해 블록 그룹을 여럿 관리하고, 블록을 호스트
+# - vLLM은 레이어마다 성격이 다른 모델(sliding window, Mamba)을 위해 블록 그룹을 여럿 관리하고, 블록을 호스트
 #   메모리로 내보낼 수도 있습니다. 여기에는 그룹이 하나뿐입니다.
 # - **Triton Inference Server**에는 자체 KV 캐시가 없고 백엔드에 있습니다. vLLM 백엔드는 vLLM 그대로입니다.
 #   TensorRT-LLM 백엔드에서는 TensorRT-LLM의 블록을 씁니다. 풀의 크기는 `kv_cache_free_gpu_mem_fraction`이

@@ -89,8 +89,8 @@
 # %% [markdown] lang="ko" of="f1b4e01d"
 # ## 여기서 시작한다면
 #
-# 앞 내용을 3분 만에 정리합니다. 디코드 단계에서 시퀀스마다 새 토큰이 하나 있습니다. 그 쿼리(헤드마다 하나)는
-# 앞선 모든 토큰의 키와 값에 어텐션합니다. 키와 값은 블록의 **풀**에 있고, 어느 블록인지는 **블록 테이블**이
+# 앞 내용을 3분 만에 정리합니다. 디코드 단계에서 시퀀스마다 새 토큰이 하나 있습니다. 그 쿼리(헤드마다 하나)가
+# 앞선 모든 토큰의 키와 값을 봅니다. 키와 값은 블록의 **풀**에 있고, 어느 블록인지는 **블록 테이블**이
 # 말합니다.
 #
 # ```text
@@ -102,7 +102,7 @@
 # | 이름 | 모양 | 뜻 |
 # | --- | --- | --- |
 # | `q` | `[T, heads, head_dim]` | 새 토큰들의 쿼리 |
-# | `kv` | `[num_blocks, 2, kv_heads, block_size, head_dim]` | 풀의 한 층: 키, 그다음 값 |
+# | `kv` | `[num_blocks, 2, kv_heads, block_size, head_dim]` | 풀의 레이어 하나: 키, 그다음 값 |
 # | `block_tables` | `[R, max_blocks]` | 요청마다 한 행 |
 #
 # `GROUP = heads / kv_heads`개의 쿼리 헤드가 kv 헤드 하나를 공유합니다(GQA). `?`는 아무도 쓰지 않은
@@ -239,7 +239,7 @@ online_figure(largest, totals, [s / t for s, t in zip(sums, totals)], at_once)
 # %% [markdown] lang="ko" of="c82d276b"
 # ## 테이블을 거쳐 타일 하나
 #
-# 이제 메모리입니다. 풀의 한 층은 숫자가 길게 늘어선 한 줄입니다. 이를 숫자 `head_dim`개짜리 *줄*(line)들로
+# 이제 메모리입니다. 풀의 레이어 하나는 숫자가 길게 늘어선 한 줄입니다. 이를 숫자 `head_dim`개짜리 *줄*(line)들로
 # 보세요. `load_lines`가 그중 몇 줄을 읽습니다.
 #
 # ```text
@@ -277,17 +277,17 @@ print("slots read of each block:", seen["reads"]["0"], " bytes:", seen["bytes re
 # Which programs shall there be? One for each query head is the obvious choice, and vLLM's first
 # kernel had it. But the query heads of a group read the *same* keys: GROUP programs would each fetch
 # them. So: one program for each **kv head**, with all query heads of its group as *rows*. A product of
-# matrices takes 16 rows anyway.
+# matrices (`tl.dot`) takes at least 16 rows anyway.
 #
 # The same rows serve prefill: there a program takes several tokens, and a row is a head of one of
 # them.
 
-# %% [markdown] lang="ko" of="77dc85d7"
+# %% [markdown] lang="ko" of="9474a9ff"
 # ## 그룹으로 묶인 쿼리
 #
 # 프로그램은 무엇마다 하나씩 두어야 할까요? 쿼리 헤드마다 하나가 자연스럽고 vLLM의 첫 커널도 그랬습니다. 하지만
 # 한 그룹의 쿼리 헤드들은 *같은* 키를 읽으므로 GROUP개의 프로그램이 저마다 그것을 가져옵니다. 그래서 **kv
-# 헤드**마다 프로그램 하나를 두고, 그 그룹의 쿼리 헤드 모두를 *행*으로 삼습니다. 어차피 행렬곱은 16행을 받습니다.
+# 헤드**마다 프로그램 하나를 두고, 그 그룹의 쿼리 헤드 모두를 *행*으로 삼습니다. 어차피 행렬곱(`tl.dot`)은 최소 16행을 받습니다.
 #
 # 같은 행을 프리필에도 씁니다. 거기서는 프로그램 하나가 토큰 여럿을 맡고, 행 하나가 그중 한 토큰의 헤드
 # 하나입니다.
@@ -387,16 +387,17 @@ for request in requests:
 # ## The split
 #
 # One sequence of 100,000 tokens on a model with 8 kv heads: 8 programs. An H100 has 132
-# multiprocessors, so 124 have nothing to do, and eight walk 100,000 tokens each. So cut the *context*
+# multiprocessors, the cores on which programs run. So 124 of them have nothing to do, and eight walk
+# 100,000 tokens each. So cut the *context*
 # in parts, a program for each (Flash-Decoding, Dao et al. 2023). A part ends as `walk` left it:
 # `most`, `total`, `acc`, not divided. A second small kernel merges them, and that is `online_softmax`
 # once more: bring the parts to one largest score, add, divide once.
 
-# %% [markdown] lang="ko" of="6129baf0"
+# %% [markdown] lang="ko" of="6d0a3bed"
 # ## 쪼개기
 #
 # kv 헤드가 8개인 모델에 토큰 100,000개짜리 시퀀스 하나가 오면 프로그램은 8개입니다. H100에는
-# 멀티프로세서(multiprocessor)가 132개 있으므로 124개는 할 일이 없고, 8개가 토큰 100,000개씩 걷습니다. 그래서
+# 프로그램이 도는 코어인 멀티프로세서(multiprocessor)가 132개 있으므로 124개는 할 일이 없고, 8개가 토큰 100,000개씩 걷습니다. 그래서
 # *컨텍스트*를 부분으로 잘라 부분마다 프로그램을 둡니다(Flash-Decoding, Dao et al. 2023). 각 부분은 `walk`가
 # 남긴 그대로 `most`, `total`, 나누지 않은 `acc`로 끝납니다. 작은 두 번째 커널이 이를 합칩니다. 다시
 # `online_softmax`와 같은 일입니다. 부분들을 하나의 최댓값 기준으로 옮기고, 더하고, 한 번 나눕니다.
@@ -474,7 +475,8 @@ else:
 # %% [markdown] lang="en"
 # Such a table sees what no test of numbers sees. Add the values up by hand in 05.1,
 # `tl.sum(weights[:, :, None] * values[None, :, :], axis=1)` in place of `tl.dot`: as right on the twin
-# and in the interpreter, your check passes, and compiled for an A100 it spills some 3,000 bytes a thread.
+# and in the interpreter, your check passes, and compiled for an A100 it spills thousands of bytes a
+# thread (with Triton 3).
 #
 # ## Experiment A: bytes moved
 #
@@ -487,10 +489,10 @@ else:
 #
 # **Predict.** How many times the least possible does *a program a query head* move?
 
-# %% [markdown] lang="ko" of="5f31a8e0"
+# %% [markdown] lang="ko" of="d585b06e"
 # 이런 표는 숫자를 보는 테스트가 못 보는 것을 봅니다. 05.1에서 `tl.dot` 대신
 # `tl.sum(weights[:, :, None] * values[None, :, :], axis=1)`로 직접 더해 보세요. 쌍둥이에서도 인터프리터에서도
-# 맞고 검사도 통과하지만, A100용으로 컴파일하면 스레드마다 3,000바이트쯤이 흘러넘칩니다.
+# 맞고 검사도 통과하지만, A100용으로 컴파일하면 스레드마다 수천 바이트가 흘러넘칩니다(Triton 3 기준).
 #
 # ## 실험 A: 옮긴 바이트
 #
@@ -527,28 +529,32 @@ ways_figure([*ways.values()])
 compare("05.bytes", ways["a program a query head"].factor, "times the least")
 
 # %% [markdown] lang="en"
-# A program a query head moves its keys GROUP times; a gather three times, whatever the group. (On a GPU
-# some of the repeated reads are caught by its L2 cache, as long as it holds what the others read; the
-# twin counts what is asked for.) Your kernel moves the least there is. Splitting adds a little: parts
-# are written and read in float32. It shrinks as the context grows, and what it buys is next.
+# A program a query head moves keys and values GROUP times; a gather three times, whatever the group.
+# (On a GPU some of the repeated reads are caught by its L2 cache, as long as it holds what the
+# others read; the twin counts what is asked for.) Your kernel moves the least there is. Splitting
+# adds a little: parts are written and read in float32. It shrinks as the context grows, and what it
+# buys is next. This *supports* the group's answer: where memory holds a step back, the bytes of the
+# kernel decide, whoever does the CPU's work.
 #
 # ## Experiment B: one long sequence
 #
 # **Predict.** Llama 3 8B, one sequence of 32,768 tokens on an H100. How many times sooner is its
 # attention done with the split than without?
 
-# %% [markdown] lang="ko" of="bf481570"
-# 쿼리 헤드마다 프로그램을 두면 키를 GROUP번 옮기고, gather는 그룹과 상관없이 세 번 옮깁니다. (GPU에서는 다른
+# %% [markdown] lang="ko" of="a3e0e0d1"
+# 쿼리 헤드마다 프로그램을 두면 키와 값을 GROUP번 옮기고, gather는 그룹과 상관없이 세 번 옮깁니다. (GPU에서는 다른
 # 프로그램이 읽은 것을 L2 캐시가 담고 있는 동안 반복된 읽기의 일부를 막아 줍니다. 쌍둥이는 요청한 것을 셉니다.)
 # 여러분의 커널은 가능한 최소만 옮깁니다. 쪼개기는 조금 더합니다. 부분들을 float32로 쓰고 읽기 때문입니다. 이
 # 몫은 컨텍스트가 길수록 작아집니다. 그 대가로 얻는 것이 다음 실험입니다.
+# 그룹의 답을 *뒷받침*하는 결과입니다. 메모리에 묶인 단계에서는 CPU의 일을 누가 하든 커널이 옮기는 바이트가
+# 결정합니다.
 #
 # ## 실험 B: 긴 시퀀스 하나
 #
 # **예측.** Llama 3 8B, H100에서 32,768토큰짜리 시퀀스 하나. 쪼개면 어텐션이 몇 배 빨리 끝날까요?
 
 # %% tags=["nbval-ignore-output"]
-predict("05.split", low=1, high=64, unit="times sooner (modelled)", step=1)
+predict("05.split", low=1, high=64, unit="times sooner", step=1)
 
 # %% [markdown] lang="en"
 # **Run.** Modelled, not measured: bytes divided by bandwidth (3.35 TB/s), where each of the 132
@@ -586,13 +592,14 @@ split_figure(whole, split, processors)
 
 # %% tags=["nbval-ignore-output"]
 sooner = whole[5].seconds / split[5].seconds
-compare("05.split", sooner, "times sooner (modelled)")
+compare("05.split", sooner, "times sooner", modelled=True)
 
 # %% [markdown] lang="en"
-# This *sharpens* question 2. A monitor would have shown 100% in both cases: NVIDIA's library defines GPU
-# utilization as the percent of time in which *one or more kernels* was executing. Eight programs on 132
-# multiprocessors are one kernel. A GPU that is "busy" may use a sixteenth of its bandwidth, and no
-# division of work between CPU and GPU changes that. What does: more sequences at once, or the split.
+# This *sharpens* question 2. A monitor would have shown 100% in both cases: NVIDIA's library (NVML,
+# which `nvidia-smi` reads) defines GPU utilization as the percent of time in which *one or more
+# kernels* was executing. Eight programs on 132 multiprocessors are one kernel. A GPU that is "busy"
+# may use a sixteenth of its bandwidth, and no division of work between CPU and GPU changes that.
+# What does: more sequences at once, or the split.
 #
 # ## Under the roof
 #
@@ -601,9 +608,9 @@ compare("05.split", sooner, "times sooner (modelled)")
 # further left. With a GPU your kernel is timed; without, the roof is an H100's by its data sheet and the
 # marks are modelled by the bytes that were counted.
 
-# %% [markdown] lang="ko" of="61b53c04"
-# 이것은 질문 2의 답을 *더 정확하게* 합니다. 모니터는 두 경우 모두 100%를 보였을 것입니다. NVIDIA의 라이브러리는
-# GPU 이용률을 *커널이 하나라도* 실행되고 있던 시간의 비율로 정의합니다. 멀티프로세서 132개 위의 프로그램 8개도
+# %% [markdown] lang="ko" of="cddbf45b"
+# 이것은 질문 2의 답을 *더 정확하게* 합니다. 모니터는 두 경우 모두 100%를 보였을 것입니다. NVIDIA의 라이브러리(`nvidia-smi`가 읽는
+# NVML)는 GPU 이용률을 *커널이 하나라도* 실행되고 있던 시간의 비율로 정의합니다. 멀티프로세서 132개 위의 프로그램 8개도
 # 커널 하나입니다. "바쁜" GPU가 대역폭의 16분의 1만 쓰고 있을 수 있고, CPU와 GPU의 일을 어떻게 나누어도
 # 그대로입니다. 바꾸는 것은 동시에 처리하는 시퀀스를 늘리거나 쪼개는 것입니다.
 #
@@ -633,14 +640,14 @@ else:
 decode_roofline(machine, flops, moved, title, seconds)
 
 # %% [markdown] lang="en"
-# All ways lie under the slope, and for decode that is where they stay: four FLOP for each byte at the
-# very best, GROUP of them, while the ridge of an H100 is near 300. So the only way up is to the right,
-# along the slope: fewer bytes. A kernel that moves the least is as fast as its memory allows; what is
-# left then is a smaller cache (fewer kv heads, 8-bit keys and values).
+# All ways lie under the slope, and for decode that is where they stay: four FLOP for each byte at
+# the very best (in bfloat16 that is GROUP), while the roofs of an H100 meet near 300. So the only
+# way up is to the right, along the slope: fewer bytes. A kernel that moves the least is as fast as
+# its memory allows; what is left then is a smaller cache (fewer kv heads, 8-bit keys and values).
 
-# %% [markdown] lang="ko" of="86b22ed8"
-# 모든 방식이 비탈 아래에 있고, 디코드에서는 계속 거기에 있습니다. 가장 좋아도 바이트당 4FLOP, 곧 GROUP만큼인데
-# H100의 능선은 300 근처입니다. 그러니 위로 가는 길은 비탈을 따라 오른쪽, 바이트를 줄이는 것뿐입니다. 최소만 옮기는
+# %% [markdown] lang="ko" of="807eeeea"
+# 모든 방식이 비탈 아래에 있고, 디코드에서는 계속 거기에 있습니다. 가장 좋아도 바이트당 4FLOP(bfloat16이면 곧
+# GROUP)인데, H100의 두 지붕이 만나는 점은 300 근처입니다. 그러니 위로 가는 길은 비탈을 따라 오른쪽, 바이트를 줄이는 것뿐입니다. 최소만 옮기는
 # 커널은 메모리가 허락하는 만큼 빠릅니다. 그다음에 남은 것은 캐시를 줄이는 일입니다(더 적은 kv 헤드, 8비트 키와
 # 값).
 
@@ -668,15 +675,17 @@ for block in (1_000, 65_535, 65_536, 131_073):
 # Mended where the number is read: one `.to(tl.int64)`, and everything computed from it is 64 bits wide.
 #
 # **2. Minus infinity minus minus infinity.** "-inf" for "nothing seen yet" is the obvious choice, until
-# a part of a split has nothing to see. flashinfer repaired three such places at once (pull request
-# 4401), an empty part of a split among them. Here the second of two parts is empty:
+# a part of a split has nothing to see. flashinfer had to guard three such places in one change (pull
+# request 4401), an empty part of a split among them. A finite number must lie below any score: its
+# earlier one, -50,000, did not. Here the second of two parts is empty:
 
-# %% [markdown] lang="ko" of="305810e3"
+# %% [markdown] lang="ko" of="392c16de"
 # 번호를 읽는 자리에서 고칩니다. `.to(tl.int64)` 하나면 거기서 계산되는 모든 것이 64비트가 됩니다.
 #
 # **2. 마이너스 무한대 빼기 마이너스 무한대.** "아직 본 것이 없음"에 -inf를 쓰는 것이 자연스럽지만, 쪼갠 부분
-# 하나가 볼 것이 없으면 깨집니다. flashinfer는 그런 곳 셋을 한꺼번에 고쳤고(pull request 4401), 그중 하나가
-# 쪼갠 컨텍스트의 빈 부분이었습니다. 여기서는 두 부분 중 둘째가 비어 있습니다.
+# 하나가 볼 것이 없으면 깨집니다. flashinfer는 변경 하나에서 그런 곳 셋을 막아야 했고(pull request 4401), 그중
+# 하나가 쪼갠 컨텍스트의 빈 부분이었습니다. 유한한 값은 어떤 점수보다도 작아야 합니다. flashinfer가 전에 쓰던
+# -50,000은 그렇지 않았습니다. 여기서는 두 부분 중 둘째가 비어 있습니다.
 
 # %%
 for name, lowest in (("-inf", -np.inf), ("LOWEST", -1e30)):

@@ -28,7 +28,7 @@
 #   **3. Is batch size 4 production batching?**
 
 # %% [markdown] lang="ko" of="decc60fc"
-# # 06 · 연속 배치
+# # 06 · 연속 배칭
 #
 # 2023년 9월, 공개 서버 vLLM 0.1.7의 한 사용자가 *Long prompt will block all running generation*
 # 이라는 이슈를 올렸습니다(vllm-project/vllm #1026). 수천 토큰짜리 프롬프트가 들어오자 쓰고 있던
@@ -45,9 +45,9 @@
 # - 여러 요청의 토큰을 패딩 없이 한 줄로 늘어놓고, seed를 준 요청이 혼자일 때나 여럿일 때나 같은
 #   토큰을 내도록 샘플링할 수 있습니다.
 # - 열 가지 질문 중 세 개에 직접 잰 숫자로 답할 수 있습니다.
-#   **7. 토큰 스트리밍과 연속 배치는 같은 것인가?**
+#   **7. 토큰 스트리밍과 연속 배칭은 같은 것인가?**
 #   **9. ModelWorker 하나는 직렬화 지점인가?**
-#   **3. 배치 크기 4는 프로덕션 배치인가?**
+#   **3. 배치 크기 4는 프로덕션 배칭인가?**
 
 # %% header minutes=12
 
@@ -73,10 +73,12 @@
 # - With a KV cache (03) a request that generates computes one token a step; a prompt computes all
 #   of its tokens, and only the last one is sampled from.
 # - `BlockPool` (04) gives blocks out and takes them back; the `Books` of the scheduler keep track.
+# - TTFT runs from a request's arrival to its first token, E2E to its last; ITL is the gap between
+#   two tokens (01). A *rung* is one of labkit's engines, from `naive` to `preemptive`.
 #
 # `use("04.1")` and its like supply every earlier part, yours if it passed, else labkit's.
 
-# %% [markdown] lang="ko" of="7cdd0c37"
+# %% [markdown] lang="ko" of="7787585f"
 # ## 여기서 시작한다면: 3분 요약
 #
 # 앞의 노트북들이 만들었고 이 노트북이 딛고 서는 것들입니다.
@@ -98,9 +100,11 @@
 # - KV 캐시(03)가 있으면 생성 중인 요청은 단계마다 토큰 하나를 계산합니다. 프롬프트는 모든 토큰을
 #   계산하고 마지막 토큰에서만 샘플링합니다.
 # - `BlockPool`(04)은 블록을 내주고 돌려받으며, 스케줄러의 `Books`가 장부를 맡습니다.
+# - TTFT는 요청이 도착해서 첫 토큰까지, E2E는 마지막 토큰까지의 시간이고, ITL은 토큰 둘 사이의
+#   간격입니다(01). *단*(rung)은 `naive`에서 `preemptive`까지, labkit의 엔진 하나하나입니다.
 #
-# `use("04.1")` 같은 명령이 앞의 부품을 모두 대 줍니다. 통과한 것은 여러분의 것, 나머지는 labkit의
-# 것입니다.
+# `use("04.1")` 같은 명령이 앞에서 만든 코드를 모두 대 줍니다. 통과한 것은 여러분의 것, 나머지는
+# labkit의 것입니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.model import best_device, load_decoder
@@ -145,9 +149,10 @@ print(slots.story)
 slots
 
 # %% [markdown] lang="en"
-# The work is the same, 30 tokens; the wasted slots fall away. That a batch may change at every
-# step is the idea of Orca (Yu et al., OSDI 2022, "iteration-level scheduling"). Its authors report
-# 36.9 times the throughput of FasterTransformer at the same latency, for GPT-3 175B.
+# The work is the same, 30 tokens. Of 34 wasted slots 10 are left, at the end, where nobody waits any
+# more. That a batch may change at every step is the idea of Orca (Yu et al., OSDI 2022,
+# "iteration-level scheduling"). Its authors report 36.9 times the throughput of FasterTransformer
+# at the same latency, for GPT-3 175B.
 #
 # ## A step, written down
 #
@@ -158,17 +163,18 @@ slots
 # > tokens as the budget allows.
 #
 # A request that generates lacks 1 token. A new prompt lacks all of its tokens, one under way the
-# rest. After a preemption a request lacks prompt *and* output. The scheduler needs no case for any
-# of them. vLLM V1 is built so; the chunks are Sarathi-Serve's (Agrawal et al., OSDI 2024), who
-# report up to 2.6 times the serving capacity of the vLLM of that time, for Mistral-7B on one A100.
+# rest. One that was *preempted* (its blocks were taken for others, notebook 08) lacks prompt *and*
+# output. The scheduler needs no case for any of them. vLLM V1 is built so; the chunks are
+# Sarathi-Serve's (Agrawal et al., OSDI 2024), who report 2.6 times the serving capacity of the vLLM
+# of that time, for Mistral-7B on one A100 and with bounds on the tail latency.
 #
 # What a step computes is written down as a *plan*: a `Chunk` for each request that takes part.
 # Its chunk `samples` if after it nothing is left to compute; only then a new token follows.
 
-# %% [markdown] lang="ko" of="f6512428"
-# 일은 30토큰으로 같은데 버려지는 자리가 없어집니다. 배치를 단계마다 바꿔도 된다는 것이 Orca(Yu
-# et al., OSDI 2022, "iteration-level scheduling")의 생각입니다. 저자들은 GPT-3 175B에서 같은 지연
-# 시간에 FasterTransformer의 36.9배 처리량을 보고했습니다.
+# %% [markdown] lang="ko" of="fd1a6bdb"
+# 일은 30토큰으로 같습니다. 버려지던 자리 34개 중 10개가 남는데, 더는 아무도 기다리지 않는 끝부분입니다. 배치를 단계마다 바꿔도 된다는 것이 Orca(Yu et al.,
+# OSDI 2022, "iteration-level scheduling")의 생각입니다. 저자들은 GPT-3 175B에서 같은 지연 시간에 FasterTransformer의
+# 36.9배 처리량을 보고했습니다.
 #
 # ## 한 단계를 글로 적기
 #
@@ -179,9 +185,10 @@ slots
 # > 나아간다.
 #
 # 생성 중인 요청은 토큰 1개가 모자랍니다. 새 프롬프트는 전부가, 진행 중인 프롬프트는 나머지가
-# 모자랍니다. 선점된 요청은 프롬프트*와* 출력이 모자랍니다. 스케줄러는 어느 것도 따로 다루지
-# 않습니다. vLLM V1이 이렇게 만들어졌습니다. 청크(chunk)는 Sarathi-Serve(Agrawal et al., OSDI
-# 2024)의 것으로, A100 한 장의 Mistral-7B에서 당시 vLLM의 최대 2.6배 서빙 용량을 보고했습니다.
+# 모자랍니다. *선점된*(블록을 다른 요청에 빼앗긴, 노트북 08) 요청은 프롬프트*와* 출력이 모자랍니다.
+# 스케줄러는 어느 것도 따로 다루지 않습니다. vLLM V1이 이렇게 만들어졌습니다. 청크(chunk)는
+# Sarathi-Serve(Agrawal et al., OSDI 2024)의 것으로, 꼬리 지연 시간을 제한한 채 A100 한 장의
+# Mistral-7B에서 당시 vLLM의 2.6배 서빙 용량을 보고했습니다.
 #
 # 한 단계가 계산할 것은 *계획*으로 적습니다. 참여하는 요청마다 `Chunk`가 하나입니다. 그 뒤로
 # 계산할 것이 남지 않으면 그 청크는 샘플링하고(`samples`), 그때만 새 토큰이 나옵니다.
@@ -197,21 +204,24 @@ slots
 # in as `now`. So it can be tested without a model, and a schedule is the same on every machine.
 #
 # - `known` has every unfinished request, `running` the admitted ones in order of admission; the
-#   `policy` owns those that wait. The default is `FCFS`; notebook 08 writes others.
+#   `policy` owns those that wait. The default is `FCFS`, first come, first served; notebook 08
+#   writes others.
 # - `_continue(plan, request)` plans the next tokens of a running request. `_admit(plan)` starts
-#   waiting ones. Both use up `plan.budget`, and do nothing when it is 0.
+#   waiting ones. Both use up `plan.budget`, and do nothing when it is 0. `_budget()` says how many
+#   tokens the step may have, `_end_overdue(plan)` ends requests whose deadline has passed.
 # - Holes marked 07 and 08 belong to later notebooks.
 
-# %% [markdown] lang="ko" of="863cc45a"
+# %% [markdown] lang="ko" of="90d2e61d"
 # ## 스케줄러
 #
 # 본문을 뺀 전체를 한 번 보여 드립니다. 텐서를 들고 있지 않고 시계도 보지 않습니다. 시각은 `now`로
 # 들어옵니다. 그래서 모델 없이 테스트할 수 있고, 어느 장비에서나 같은 스케줄이 나옵니다.
 #
 # - `known`에는 끝나지 않은 요청이 모두, `running`에는 받아들인 요청이 받은 순서대로 있고, 기다리는
-#   요청은 `policy`가 가지고 있습니다. 기본은 `FCFS`이고 다른 정책은 노트북 08에서 씁니다.
+#   요청은 `policy`가 가지고 있습니다. 기본은 선착순(`FCFS`)이고 다른 정책은 노트북 08에서 씁니다.
 # - `_continue(plan, request)`는 실행 중인 요청의 다음 토큰을 계획합니다. `_admit(plan)`은 기다리던
-#   요청을 시작합니다. 둘 다 `plan.budget`을 쓰고, 0이면 아무것도 하지 않습니다.
+#   요청을 시작합니다. 둘 다 `plan.budget`을 쓰고, 0이면 아무것도 하지 않습니다. `_budget()`은 이번
+#   단계의 토큰 수를 말하고, `_end_overdue(plan)`은 마감이 지난 요청을 끝냅니다.
 # - 07과 08로 표시된 빈칸은 뒤의 노트북에서 채웁니다.
 
 # %% show="labkit.engine.scheduler:Scheduler"
@@ -296,8 +306,14 @@ timeline(schedule, "A long prompt beside a chat, budget 16 (virtual clock)")
 #
 # The invariant: *one result is taken for each chunk that samples, whatever became of its request*.
 # Who skips an aborted request before taking its result gives its token to the next one.
+#
+# At hand: `self.pace.observe(num_tokens, seconds)`, `self.books.copied(plan)`,
+# `self.books.note_computed(request, chunk)`, `last_events(plan.failed, now)` → the first events,
+# `advance(request, result, now)` → the event of a new token,
+# `self.policy.charge(request, num_prompt_tokens, num_output_tokens)`, `self._start_copies(request)`
+# (of a prompt that is to be answered n times) and `self._forget(request)`.
 
-# %% [markdown] lang="ko" of="9da7a722"
+# %% [markdown] lang="ko" of="d88b8c59"
 # ## 요청이 나아가는 단 한 곳
 #
 # `plan`과 `commit` 사이에서 단계를 계산하고, 여기에 시간이 가장 많이 듭니다. 그동안에도 세상은
@@ -311,8 +327,14 @@ timeline(schedule, "A long prompt beside a chat, budget 16 (virtual clock)")
 # sampled       [a의 결과,               c의 결과]
 # ```
 #
-# 지켜야 할 조건: *요청이 어떻게 되었든, 샘플링하는 청크마다 결과를 하나 꺼낸다*. 중단된 요청의 결과를
+# 지켜야 할 조건: *요청이 어떻게 되었든, 샘플링하는 청크마다 결과를 하나 꺼낸다*. 취소된 요청의 결과를
 # 꺼내기 전에 건너뛰면 그 토큰이 다음 요청에 갑니다.
+#
+# 쓸 수 있는 것: `self.pace.observe(토큰 수, 초)`, `self.books.copied(plan)`,
+# `self.books.note_computed(request, chunk)`, `last_events(plan.failed, now)` → 첫 이벤트들,
+# `advance(request, result, now)` → 새 토큰의 이벤트,
+# `self.policy.charge(request, 프롬프트 토큰 수, 출력 토큰 수)`, `self._start_copies(request)`(n번 답할
+# 프롬프트의 사본), `self._forget(request)`.
 
 # %% exercise="06.2"
 
@@ -349,10 +371,11 @@ talk(MyScheduler, scripts, abort=(3, "ann"))
 # logits_rows    [ 0,                        2 ]              c asks for none
 # ```
 #
-# `logits_rows` saves work too: the last layer, from hidden size to vocabulary, is computed for R
-# rows instead of T. A `Span` is what one request brings; `FlatBatch` is what the model reads.
+# `query_start` `[R + 1]` says where each request begins. `logits_rows` saves work: the last layer,
+# from hidden size to vocabulary, is computed for these 2 rows instead of all 5. A `Span` is what one
+# request brings; `FlatBatch` is what the model reads.
 
-# %% [markdown] lang="ko" of="ce4e836a"
+# %% [markdown] lang="ko" of="6332ecd5"
 # ## 패딩 없는 한 줄
 #
 # 계획에는 이 요청의 토큰 하나와 저 요청의 토큰 열다섯 개가 섞여 있습니다. 정적 배치라면 `[2, 15]`
@@ -368,8 +391,8 @@ talk(MyScheduler, scripts, abort=(3, "ann"))
 # logits_rows    [ 0,                        2 ]              c는 요구하지 않음
 # ```
 #
-# `logits_rows`는 일도 줄입니다. 은닉 크기에서 어휘로 가는 마지막 층을 T행이 아니라 R행만
-# 계산합니다. `Span`은 요청 하나가 가져오는 것이고, `FlatBatch`는 모델이 읽는 것입니다.
+# `query_start` `[R + 1]`은 각 요청이 어디에서 시작하는지 말합니다. `logits_rows`는 일을 줄입니다. 은닉
+# 크기에서 어휘로 가는 마지막 층을 다섯 행이 아니라 이 두 행만 계산합니다. `Span`은 요청 하나가 가져오는 것이고, `FlatBatch`는 모델이 읽는 것입니다.
 
 # %% show="labkit.model.flat_batch:Span"
 
@@ -406,13 +429,23 @@ print("block_tables ", batch.block_tables.tolist(), " context_lens", batch.conte
 # puts it to work. It is where a chunk gets its size: at most what is left of the budget, and at
 # most what is left of the request *after* the tokens that the prefix cache already holds. A prompt
 # of 1,000 tokens with 960 of them cached costs 40.
+#
+# At hand: `self.policy.admit(request, now)` takes it out of the line, `self.policy.charge(request,
+# num_prompt_tokens, 0)` charges it, `self.books.start(plan, request, shared, num_cached)` gives it
+# what it shares; `self.books.needed(request, n)` says how many blocks its next n tokens take, and
+# `self.books.take(plan, request, n, needed)` takes them and plans the tokens.
 
-# %% [markdown] lang="ko" of="44c2840e"
+# %% [markdown] lang="ko" of="03e55ebf"
 # ## 대기열에서 단계로
 #
 # `_admit`이 자리 하나와, 다음 요청의 모든 토큰에 충분한 블록을 찾았습니다. `_start`가 그 요청을
 # 일하게 합니다. 청크의 크기가 정해지는 곳입니다. 남은 예산을 넘지 않고, 접두사 캐시가 이미 가진
 # 토큰을 *뺀* 나머지를 넘지 않습니다. 1,000토큰 프롬프트라도 960개가 캐시에 있으면 40토큰만 듭니다.
+#
+# 쓸 수 있는 것: `self.policy.admit(request, now)`는 줄에서 빼고, `self.policy.charge(request, 프롬프트
+# 토큰 수, 0)`은 값을 청구하고, `self.books.start(plan, request, shared, num_cached)`는 공유하는 블록을
+# 줍니다. `self.books.needed(request, n)`은 다음 n토큰에 블록이 몇 개 드는지 말하고,
+# `self.books.take(plan, request, n, needed)`는 블록을 가져와 그 토큰을 계획합니다.
 
 # %% exercise="06.4"
 
@@ -447,15 +480,20 @@ for step in schedule.steps:
 #
 # Where does that number come from? A client that sends `seed` wants the same answer again. If the
 # batch has one random generator, the answer depends on how many neighbours drew before; if the row
-# number decides, on who has left. TensorRT-LLM once indexed the seeds by batch slot instead of by
-# request (pull request #1742), so a seed worked as long as nobody else was there. Here the number
+# number decides, on who has left. TensorRT-LLM once looked the seeds up by batch slot instead of by
+# request (pull request #1742), so a request could draw with another one's seed. Here the number
 # is a pure function, `uniform(seed, number of output tokens)`: no state, so nothing to lose, not
 # even when the request is preempted and computed again.
+#
+# At hand: `column(values, logits)` → `[R, 1]`, one value a row; `apply_temperature(logits, column)`;
+# `FILTERS`, of each `(name, asks, keep)`: the field of `request.sampling`, `asks(value)` → whether a
+# row wants it, `keep(rows of logits, column of their values)` → these rows filtered;
+# `pick(logits, column of numbers)` → the tokens `[R]`.
 
-# %% [markdown] lang="ko" of="32ea2357"
+# %% [markdown] lang="ko" of="ad306260"
 # ## 옆에 누가 있든 같은 토큰
 #
-# 온도가 0보다 크면 다음 토큰을 추첨합니다. 순서가 중요합니다.
+# 온도가 0보다 크면 다음 토큰을 확률에 따라 뽑습니다. 순서가 중요합니다.
 #
 # 1. 온도로 나눕니다. 행마다 자기 온도로.
 # 2. 거릅니다. `min_p`, `top_k`, `top_p` 순서로, 요구한 행에만.
@@ -464,8 +502,13 @@ for step in schedule.steps:
 # 그 수는 어디에서 올까요? `seed`를 보낸 클라이언트는 같은 답을 다시 받고 싶습니다. 배치에 난수
 # 생성기가 하나뿐이면 답은 옆에서 몇 번 뽑았느냐에 달리고, 행 번호로 정하면 누가 떠났느냐에
 # 달립니다. TensorRT-LLM은 한때 seed를 요청이 아니라 배치 슬롯으로 찾았습니다(pull request #1742).
-# 그래서 혼자일 때만 seed가 통했습니다. 여기서는 순수 함수 `uniform(seed, 출력 토큰 수)`입니다. 상태가
+# 그래서 요청이 남의 seed로 뽑을 수 있었습니다. 여기서는 순수 함수 `uniform(seed, 출력 토큰 수)`입니다. 상태가
 # 없으니 잃을 것도 없고, 요청이 선점되어 다시 계산되어도 마찬가지입니다.
+#
+# 쓸 수 있는 것: `column(values, logits)` → `[R, 1]`, 행마다 값 하나. `apply_temperature(logits,
+# column)`. `FILTERS`는 `(name, asks, keep)`의 목록으로, `name`은 `request.sampling`의 필드,
+# `asks(value)`는 그 행이 필터를 요구하는지, `keep(로짓의 행들, 그 값들의 column)`은 거른 행들입니다.
+# `pick(logits, 수의 column)` → 토큰 `[R]`.
 
 # %% exercise="06.5"
 
@@ -521,12 +564,12 @@ print("preempted:                ", preempted.num_preemptions > 0)
 # %% [markdown] lang="ko" of="fa22b3c7"
 # ## 실험 A: 네 가지로 답하기
 #
-# **질문 7** “토큰 스트리밍과 연속 배치는 같은 것인가?”에 대한 스터디 그룹의 짧은 답은 *아니다. 하나는
+# **질문 7** “토큰 스트리밍과 연속 배칭은 같은 것인가?”에 대한 스터디 그룹의 짧은 답은 *아니다. 하나는
 # 결과를 전달하는 방식이고 하나는 GPU를 스케줄링하는 방식이며, 프로덕션은 둘 다 쓴다* 입니다. 그렇다면
 # 하나만 켤 수도 있어야 하고, 움직이는 숫자도 서로 달라야 합니다. 네 가지를 모두 해 봅시다.
 #
 # 같은 질문 여덟 개를 두 엔진에 보냅니다. 둘 다 한 번에 네 개씩입니다. 하나는 고정 배치를 쓰는 `paged`
-# 단계이고, 하나는 여러분의 스케줄러입니다. 네 개는 동시에, 네 개는 그사이에 옵니다. 각 실행을, 조각을
+# 단이고, 하나는 여러분의 스케줄러입니다. 네 개는 동시에, 네 개는 그사이에 옵니다. 각 실행을, 조각을
 # 바로 받는 클라이언트와 끝에 한꺼번에 받는 클라이언트가 함께 지켜봅니다.
 #
 # **예측.** 둘 다 켜면 둘 다 끈 때보다 첫 텍스트를 몇 배 빨리 볼까요?
@@ -611,7 +654,7 @@ streaming_race(lanes, "What client e sees (measured)")
 
 # %% [markdown] lang="ko" of="f262a13d"
 # **비교.** 스트리밍이 움직인 것은 첫 텍스트 하나입니다. E2E와 tokens/s는 같은 실행의 것이라 끝자리까지
-# 같습니다. 배치는 셋을 모두 움직였고, 읽는 사람이 없어도 그랬을 것입니다. 그룹의 답은 맞습니다. 여기서
+# 같습니다. 배칭은 셋을 모두 움직였고, 읽는 사람이 없어도 그랬을 것입니다. 그룹의 답은 맞습니다. 여기서
 # 더 보이는 것은, 아직 줄에 서 있는 요청에는 스트리밍이 별 소용이 없다는 점입니다. 정적 배치에서는
 # 스트리밍하는 클라이언트 `e`도 앞의 가장 긴 답이 끝날 때까지 아무것도 보지 못합니다.
 
@@ -633,14 +676,14 @@ compare("06.four_ways", neither["first text, s"] / both["first text, s"], "times
 # **Predict.** How many times sooner does the short one get its first token with your scheduler?
 
 # %% [markdown] lang="ko" of="2e31da20"
-# ## 실험 B: 작업자는 하나, 요청은 여럿
+# ## 실험 B: 워커는 하나, 요청은 여럿
 #
 # **질문 9** “ModelWorker 하나는 직렬화 지점인가?”에 대한 스터디 그룹의 짧은 답은 *그럴 수 있다. 긴
-# 요청이 다른 요청을 막으므로(head-of-line) 스케줄러는 토큰 단계로 일한다* 입니다. 나누어 봅시다. 짧은
-# 요청은 무엇을 기다리고, 스케줄러가 단계로 일하면 기다림에서 무엇이 남을까요?
+# 요청이 다른 요청을 막으므로(head-of-line) 스케줄러는 토큰 단계마다 일한다* 입니다. 나누어 봅시다. 짧은
+# 요청은 무엇을 기다리고, 스케줄러가 단계마다 일하면 기다림에서 무엇이 남을까요?
 #
 # **줄의 맨 앞.** 답이 긴 질문(24토큰)을 처리하는 중에 짧은 질문(4토큰)이 바로 뒤에 옵니다. `naive`
-# 단계는 하나를 끝내고 나서 다음을 시작합니다.
+# 단은 하나를 끝내고 나서 다음을 시작합니다.
 #
 # **예측.** 여러분의 스케줄러라면 짧은 질문이 첫 토큰을 몇 배 빨리 받을까요?
 
@@ -682,7 +725,7 @@ compare("06.head_of_line", waited / waits, "times sooner")
 # tokens takes 10 + n ms, so that you can check every number by hand.
 
 # %% [markdown] lang="ko" of="114e072b"
-# (naive 단계가 느린 데에는 캐시가 없다는 이유도 있습니다. 긴 요청의 E2E를 보세요. 여기서 중요한 것은
+# (`naive` 단이 느린 데에는 캐시가 없다는 이유도 있습니다. 긴 요청의 E2E를 보세요. 여기서 중요한 것은
 # 짧은 요청의 TTFT가 그것을 통째로 *포함한다*는 점입니다.)
 #
 # **멈춤.** 단계마다 정하는 것만으로는 모자랍니다. 단계의 길이는 그 안에 든 것이 정합니다. 채팅 둘이
@@ -765,10 +808,11 @@ gap_chunked = stalls["budget 64"]["longest gap of a chat, ms"]
 compare("06.stall", gap_whole / gap_chunked, "times shorter")
 
 # %% [markdown] lang="en"
-# **Compare.** The group's answer is sharpened. One worker is always a serialization point: it
-# computes one step after the other. What a scheduler chooses is how much is in a step. Per request
-# (naive), everybody waits for an answer; per step, for a prompt; per step *with a budget*, for a
-# chunk.
+# **Compare.** Between two tokens of a chat stood all 712 tokens of the prompt before chunking, and
+# 62 after. (The gap shrinks by less than that ratio: every step also reads the weights.) The group's
+# answer is sharpened. One worker is always a serialization point: it computes one step after the
+# other. What a scheduler chooses is how much is in a step. Per request (naive), everybody waits for
+# an answer; per step, for a prompt; per step *with a budget*, for a chunk.
 #
 # ## Experiment C: batch by tokens
 #
@@ -777,14 +821,14 @@ compare("06.stall", gap_whole / gap_chunked, "times shorter")
 # batch by tokens.* Look at how much work "four requests" are. Four at a time, no other limit,
 # against a budget of 64 tokens and as many requests as fit; tokens in each step:
 
-# %% [markdown] lang="ko" of="3d307c3e"
-# **비교.** 그룹의 답이 더 정확해집니다. 작업자 하나는 언제나 직렬화 지점입니다. 단계를 하나씩 차례로
-# 계산하니까요. 스케줄러가 고르는 것은 한 단계에 얼마를 넣느냐입니다. 요청 단위(naive)면 모두가 답
-# 하나를, 단계 단위면 프롬프트 하나를, *예산이 있는* 단계 단위면 청크 하나를 기다립니다.
+# %% [markdown] lang="ko" of="4313c373"
+# **비교.** 채팅의 토큰 둘 사이에 있던 것이, 청크로 나누기 전에는 프롬프트 712토큰 전부였고 나눈 뒤에는 62토큰입니다. (간격은 그 비율만큼 줄지는 않습니다. 단계마다
+# 가중치도 읽기 때문입니다.) 그룹의 답이 더 정확해집니다. 워커 하나는 언제나 직렬화 지점입니다. 단계를 하나씩 차례로 계산하니까요. 스케줄러가 고르는 것은 한 단계에 얼마를
+# 넣느냐입니다. 요청 단위(naive)면 모두가 답 하나를, 단계 단위면 프롬프트 하나를, *예산이 있는* 단계 단위면 청크 하나를 기다립니다.
 #
 # ## 실험 C: 토큰으로 묶기
 #
-# **질문 3** “배치 크기 4는 프로덕션 배치인가?”에 대한 스터디 그룹의 짧은 답은 *배우기에는 좋다.
+# **질문 3** “배치 크기 4는 프로덕션 배칭인가?”에 대한 스터디 그룹의 짧은 답은 *배우기에는 좋다.
 # 프로덕션에서는 전체 토큰 수, 컨텍스트 길이, KV 사용량과 메모리가 정하고, 엔진은 토큰으로 묶는다*
 # 입니다. “요청 네 개”가 얼마만큼의 일인지 봅시다. 다른 제한 없이 네 개씩 묶을 때와, 예산 64토큰에
 # 들어가는 만큼 받을 때, 단계마다 토큰 수입니다.
@@ -844,10 +888,11 @@ many, few = (swept[f"budget {b}"]["tokens/s, prompt + output"] for b in (512, 16
 compare("06.budget", many / few, "times as many")
 
 # %% [markdown] lang="en"
-# **Compare.** A small budget reads all weights of the model for few tokens; beyond the ridge of
-# your roofline (notebook 00) more tokens in a step bring little and make it long. The budget is
-# chosen there, by tokens, and *how many requests* share it is left open. The group's answer is
-# supported, and has a number: the budget at which your tokens/s stop growing.
+# **Compare.** A small budget reads all weights of the model for few tokens. Past the ridge of your
+# roofline (notebook 00) each further token costs its own time: tokens/s grow more slowly than the
+# budget, and the longest gap grows with it. So the budget is chosen between these two, by tokens,
+# and *how many requests* share it is left open. The group's answer is supported, and has numbers:
+# the tokens/s and the longest gap at each budget.
 #
 # ## What breaks
 #
@@ -863,18 +908,18 @@ compare("06.budget", many / few, "times as many")
 #     result = next(results) if chunk.samples else None
 # ```
 
-# %% [markdown] lang="ko" of="baa2b948"
-# **비교.** 예산이 작으면 적은 토큰을 위해 모델 가중치를 전부 읽습니다. 루프라인의 꺾이는 점(노트북
-# 00)을 지나면 토큰을 더 넣어도 얻는 것은 적고 단계만 길어집니다. 예산은 그 근처에서 토큰으로 정하고,
-# *요청 몇 개*가 나눠 쓸지는 열어 둡니다. 그룹의 답은 맞고, 숫자도 생겼습니다. 여러분의 tokens/s가 더
-# 늘지 않는 예산입니다.
+# %% [markdown] lang="ko" of="d44d75b2"
+# **비교.** 예산이 작으면 적은 토큰을 위해 모델 가중치를 전부 읽습니다. 루프라인의 두 지붕이 만나는
+# 점(노트북 00)을 지나면 토큰마다 제 시간이 듭니다. tokens/s는 예산보다 느리게 늘고, 가장 긴 간격은
+# 예산과 함께 늘어납니다. 그래서 예산은 이 둘 사이에서 토큰으로 정하고, *요청 몇 개*가 나눠 쓸지는 열어
+# 둡니다. 그룹의 답은 맞고, 숫자도 생겼습니다. 예산마다의 tokens/s와 가장 긴 간격입니다.
 #
 # ## 무엇이 깨지는가
 #
-# 결함 넷을 작은 입력에서, 먼저 깨진 채로, 그다음 여러분의 부품으로 봅니다. `broken(id, mistake)`은
-# 그 연습 문제의 알려진 실수 하나를 넣은 labkit 코드입니다.
+# 결함 넷을 작은 입력에서, 먼저 깨진 채로, 그다음 여러분의 코드로 봅니다. `broken(id, mistake)`은
+# 그 실습의 알려진 실수 하나를 넣은 labkit 코드입니다.
 #
-# **1. 행이 뒤바뀐다.** 중단된 요청을 결과를 꺼내기 *전에* 건너뜁니다.
+# **1. 행이 뒤바뀐다.** 취소된 요청을 결과를 꺼내기 *전에* 건너뜁니다.
 #
 # ```python
 # for chunk in plan.chunks.values():
@@ -902,8 +947,8 @@ print("mended:", talk(MyScheduler, scripts, abort=(3, "ann")))
 # 주었습니다. Redis 클라이언트가 취소된 요청의 응답을 줄에 남겨 두었고, 다음 요청이 그것을 자기 것으로
 # 받았기 때문입니다.
 #
-# **2. 떠난 사람에게 주는 토큰.** 상태를 확인하지 않으면 중단된 요청이 나아가고, 두 번 잊힙니다. 답 하나를
-# 취소했더니 모두의 엔진이 끝납니다.
+# **2. 떠난 사람에게 주는 토큰.** 상태를 확인하지 않으면 취소된 요청이 나아가고, 장부에서 두 번 지워집니다. 답
+# 하나를 취소했더니 모두의 엔진이 끝납니다.
 
 # %%
 print("broken:", talk(broken("06.2", "aborted_gets_a_token"), scripts, abort=(3, "ann")))
@@ -939,12 +984,12 @@ for name, part in (
 
 # %% [markdown] lang="en"
 # **4. Decodes starve.** Prompts under way before those that generate, or steps that are either
-# prefill or decode: the default of vLLM's first scheduler. The chat of the experiment, budget 64,
+# prefill or decode: the default of vLLM's V0 scheduler. The chat of the experiment, budget 64,
 # steps between two of its tokens:
 
-# %% [markdown] lang="ko" of="c48936e3"
+# %% [markdown] lang="ko" of="676c6574"
 # **4. 디코드가 굶는다.** 진행 중인 프롬프트를 생성 중인 요청보다 먼저 처리하거나, 단계가 프리필 아니면
-# 디코드입니다. vLLM 첫 스케줄러의 기본 동작입니다. 실험의 채팅을 예산 64로 돌려 토큰 둘 사이의 단계
+# 디코드입니다. vLLM V0 스케줄러의 기본 동작이었습니다. 실험의 채팅을 예산 64로 돌려 토큰 둘 사이의 단계
 # 수를 셉니다.
 
 # %%
@@ -969,24 +1014,24 @@ for name, scheduler_class in (
 # text and nothing else; batching changed E2E and tokens/s for everybody, streamed or not.
 #
 # **9. Is one ModelWorker a serialization point?** Yes, and the unit is yours to choose: an answer, a
-# prompt, or a chunk. With a budget the longest gap is that of one step.
+# prompt (712 tokens here), or a chunk (62). With a budget the longest gap is that of one step.
 #
 # **3. Is batch size 4 production batching?** No: four requests are 4 tokens or several hundred. The
 # budget counts tokens, and the number of requests follows from it and from the memory.
 
-# %% [markdown] lang="ko" of="954ffd73"
+# %% [markdown] lang="ko" of="9a299123"
 # 앞의 둘을 보세요. 청크만으로는 도움이 되지 않습니다. 청크는 단계의 길이를 제한하고, 몇 단계를
 # 기다리는지는 순서가 제한합니다.
 #
 # ## 여러분의 답
 #
-# **7. 토큰 스트리밍과 연속 배치는 같은 것인가?** 아닙니다. 스트리밍은 첫 텍스트만 바꿨습니다. 배치는
+# **7. 토큰 스트리밍과 연속 배칭은 같은 것인가?** 아닙니다. 스트리밍은 첫 텍스트만 바꿨습니다. 배칭은
 # 스트리밍하든 아니든 모두의 E2E와 tokens/s를 바꿨습니다.
 #
 # **9. ModelWorker 하나는 직렬화 지점인가?** 그렇습니다. 단위는 고를 수 있습니다. 답 하나, 프롬프트
-# 하나, 또는 청크 하나. 예산이 있으면 가장 긴 간격은 한 단계입니다.
+# 하나(여기서는 712토큰), 또는 청크 하나(62토큰). 예산이 있으면 가장 긴 간격은 한 단계입니다.
 #
-# **3. 배치 크기 4는 프로덕션 배치인가?** 아닙니다. 요청 네 개는 4토큰일 수도 수백 토큰일 수도
+# **3. 배치 크기 4는 프로덕션 배칭인가?** 아닙니다. 요청 네 개는 4토큰일 수도 수백 토큰일 수도
 # 있습니다. 예산은 토큰을 세고, 요청 수는 예산과 메모리에서 따라 나옵니다.
 
 # %% tags=["nbval-ignore-output"]
@@ -1032,8 +1077,7 @@ answer(
 # %% [markdown] lang="ko" of="51c07ffe"
 # ## 사다리
 #
-# 지금까지의 모든 단계를 작은 워크로드 하나로 잽니다. 통과한 부품이 있으면 이 단계는 그 부품으로도
-# 돕니다.
+# 지금까지의 모든 단을 작은 작업 하나로 잽니다. 통과한 코드가 있으면 이 단은 그 코드로도 돕니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.ladder import ladder
@@ -1070,7 +1114,7 @@ ladder("continuous")
 # %% [markdown] lang="ko" of="c637db66"
 # 이것으로 서빙해 보세요. 터미널에서 `python3 -m labkit serve --rung continuous --mine`을 실행하면
 # 여러분의 스케줄러, 배치, 샘플러 위에서 OpenAI API와 채팅 페이지를 갖춘 서버 전체가 뜹니다. 배너와
-# `GET /v1/requests`가 어느 부품이 여러분의 것인지 알려 줍니다. 페이지를 두 번 열고, 한쪽 채팅에 긴 글을
+# `GET /v1/requests`가 어느 부분이 직접 만든 코드인지 알려 줍니다. 페이지를 두 번 열고, 한쪽 채팅에 긴 글을
 # 붙여 넣고 다른 쪽을 지켜보세요.
 #
 # ## vLLM과 Triton Inference Server에서는
@@ -1088,7 +1132,7 @@ ladder("continuous")
 #   대신하므로 선점된 요청에 되살릴 것이 없습니다.
 # - **Triton Inference Server**(커널 언어가 아니라 서버)에는 요청 전체를 몇 마이크로초 동안 모으는
 #   *dynamic batcher*가 있습니다. 정적 배치입니다. 언어 모델이면 스스로 배치하는 백엔드에 요청을
-#   넘깁니다. vLLM 백엔드나 TensorRT-LLM 백엔드이고, 후자에서는 연속 배치를 *inflight batching*, chunked
+#   넘깁니다. vLLM 백엔드나 TensorRT-LLM 백엔드이고, 후자에서는 연속 배칭을 *inflight batching*, chunked
 #   prefill을 *chunked context*라고 부릅니다.
 #
 # 다음은 노트북 07, 요청의 일생과 요청이 사는 프로세스입니다.

@@ -13,8 +13,8 @@
 # web framework "is the client gone?", and behind that kind of middleware the framework said "no"
 # for ever. Nothing crashed. The GPU was simply busy for people who had left.
 #
-# A scheduler (notebook 06) is one half of a server. The other half is knowing, for each request and at
-# every moment, who waits for it, where it is, and how it ends.
+# A scheduler (notebook 06) is one half of a server. The other half is knowing, for each request and
+# at every moment, who waits for it, where it is, and how it ends.
 #
 # **After this notebook you can**
 #
@@ -27,7 +27,7 @@
 #   **2. Does splitting CPU and GPU work always raise GPU utilization?**
 #   **8. Is a sequence id enough to track a request?**
 
-# %% [markdown] lang="ko" of="6dd8529d"
+# %% [markdown] lang="ko" of="49381da0"
 # # 07 · 요청과 프로세스
 #
 # 2024년 11월, vLLM 이슈 10087. 서버에 미들웨어 함수를 하나라도 추가하면, 클라이언트가 연결을 끊어도
@@ -63,11 +63,12 @@
 # - **The scheduler** (06): each step, `plan` decides how many tokens of which requests are
 #   computed, the model computes, `commit` writes down what came. A request waits in the policy's
 #   line, or runs and holds a slot and blocks, or was preempted and waits again.
+# - **What is measured** (01): TTFT, from arrival to the first token; ITL, between two tokens.
 #
 # Around that engine goes a server of two processes. One speaks HTTP and text, the other tokens;
 # all that passes between them are small messages.
 
-# %% [markdown] lang="ko" of="d5d26b05"
+# %% [markdown] lang="ko" of="3fe298e4"
 # ## 여기서 시작한다면: 3분 요약
 #
 # 앞의 노트북에서 엔진을 만들었습니다. 요청이 들어가고 토큰 이벤트가 나옵니다.
@@ -79,6 +80,7 @@
 # - **스케줄러** (06): 단계마다 `plan`이 어느 요청의 토큰 몇 개를 계산할지 정하고, 모델이 계산하고,
 #   `commit`이 결과를 적습니다. 요청은 정책의 줄에서 기다리거나, 자리(slot)와 블록을 갖고 실행되거나,
 #   선점(preemption)되어 다시 기다립니다.
+# - **재는 것** (01): TTFT는 도착에서 첫 토큰까지, ITL은 토큰 둘 사이의 시간입니다.
 #
 # 이 엔진 둘레에 프로세스 두 개로 된 서버를 세웁니다. 하나는 HTTP와 텍스트를, 다른 하나는 토큰을
 # 다루고, 둘 사이를 오가는 것은 작은 메시지뿐입니다.
@@ -279,14 +281,22 @@ compare("07.tokens_for_nobody", losses["running", False].tokens_for_nobody, "tok
 # client asked for; each of its n answers is a *choice*, which is one request of the engine. Every
 # step of the engine arrives as one message, `Step`, with the tokens of everybody. `on_step` brings
 # each token to its choice, and wakes the clients that got something.
+#
+# At hand: `choice.take(token)`, `.is_open`, `.ticket`; `self.observer.started(choice)`,
+# `.preempted(choice)`, `.token(choice, now)`, `.stepped(step)`; `self.close_choice(choice)` and
+# `self.wake(ticket)`.
 
-# %% [markdown] lang="ko" of="49e43b9c"
+# %% [markdown] lang="ko" of="f8edb113"
 # ## 열린 요청의 장부
 #
 # API 프로세스에는 일생 전체가 필요하므로 장부(registry)를 둡니다. *ticket*은 클라이언트 하나가 요청한
 # 것이고, n개의 답 하나하나가 *choice*이며 엔진의 요청 하나입니다. 엔진의 한 단계는 모두의 토큰을 담은
 # 메시지 하나, `Step`으로 옵니다. `on_step`은 토큰을 각자의 choice에 가져다주고, 무언가를 받은
 # 클라이언트를 깨웁니다.
+#
+# 쓸 수 있는 것: `choice.take(token)`, `.is_open`, `.ticket`, `self.observer.started(choice)`,
+# `.preempted(choice)`, `.token(choice, now)`, `.stepped(step)`, `self.close_choice(choice)`,
+# `self.wake(ticket)`.
 
 # %% show="labkit.serving.lifecycle:Registry"
 
@@ -349,9 +359,10 @@ print(f"the first one's request was gone {1e3 * life.freed_s:.0f} ms after it ha
 # come back. **Bad**: this request can never be served; HTTP 400, change it. A client that gets the
 # wrong one of the two either gives up in vain or comes back for ever.
 #
-# `would_wait(n)` is given: how many would wait if n more came, a free slot counted as free.
+# `would_wait(n)` is given: how many would wait if n more came, a free slot counted as free. The
+# answers are `Refused(request_id, reason, busy=…)` and `Accepted(request_id)`.
 
-# %% [markdown] lang="ko" of="00353a4d"
+# %% [markdown] lang="ko" of="636d687b"
 # ## 엔진의 문 앞
 #
 # 경계의 반대편, 엔진에는 문이 있습니다. 누가 들어올지는 요청이 *도착할 때* 거기서 정하고, 거절할 때는
@@ -360,7 +371,7 @@ print(f"the first one's request was gone {1e3 * life.freed_s:.0f} ms after it ha
 # 돌아옵니다.
 #
 # `would_wait(n)`은 주어져 있습니다. n개가 더 오면 몇 개가 기다리게 되는지를, 빈자리를 빈 것으로 쳐서
-# 알려 줍니다.
+# 알려 줍니다. 답은 `Refused(request_id, reason, busy=…)`나 `Accepted(request_id)`입니다.
 
 # %% show="labkit.serving.engine_loop:EngineLoop"
 
@@ -402,10 +413,10 @@ print("open:", sorted(loop.open))
 # %% exercise="07.5"
 
 # %% [markdown] lang="en"
-# The diary of a loop: request `a` has work for 50 steps, `b` comes during the first step, an abort of
-# both during the third. Times are virtual seconds, a step takes one.
+# The diary of a loop: request `a` has work for 50 steps, `b` comes during the first step, an abort
+# of both during the third. Times are virtual seconds, a step takes one.
 
-# %% [markdown] lang="ko" of="e05525d6"
+# %% [markdown] lang="ko" of="1fdcf85c"
 # 루프의 일기입니다. 요청 `a`에는 50단계의 일이 있고, `b`는 첫 단계 중에, 둘의 취소는 셋째 단계 중에
 # 옵니다. 시각은 가상의 초이고 한 단계는 1초입니다.
 
@@ -468,9 +479,10 @@ ipc_bytes = cost["bytes_per_token"]
 compare("07.ipc_us", ipc_cost[64], "us per token")
 
 # %% [markdown] lang="en"
-# **Compare.** Against a step of 5 to 50 milliseconds that is nothing: serialization is *not* what
-# separation costs. One message a step, not one a token, keeps it so. What remains is the way: a
-# socket, two processes to be woken, and on a CPU the core that both want.
+# **Compare.** Against a step of 5 to 50 milliseconds that is nothing. Here the group's answer is
+# corrected: serialization is *not* what separation costs. One message a step, not one a token,
+# keeps it so. What remains is the way: a socket, two processes to be woken, and on a CPU the core
+# that both want.
 #
 # ## Experiment C: three homes for one engine
 #
@@ -482,8 +494,9 @@ compare("07.ipc_us", ipc_cost[64], "us per token")
 #
 # **Predict.** The tokens/s with a process, as a multiple of those in the loop?
 
-# %% [markdown] lang="ko" of="be915893"
-# **비교.** 5에서 50밀리초인 한 단계에 비하면 아무것도 아닙니다. 분리의 비용은 직렬화가 *아닙니다*.
+# %% [markdown] lang="ko" of="8561377b"
+# **비교.** 5에서 50밀리초인 한 단계에 비하면 아무것도 아닙니다. 그룹의 답을 여기서 바로잡습니다. 분리의
+# 비용은 직렬화가 *아닙니다*.
 # 토큰마다가 아니라 단계마다 메시지 하나여서 그렇습니다. 남는 것은 오가는 길입니다. 소켓, 깨워야 하는
 # 프로세스 둘, 그리고 CPU에서는 둘이 함께 원하는 코어.
 #
@@ -527,11 +540,11 @@ print(f"the way of a token is × {longer:.1f} as long with a process")
 compare("07.process_one_stream", factor(one), "times the tokens/s")
 
 # %% [markdown] lang="en"
-# Here separation loses, though not where most people look. Tokens/s are within some percent, on
-# either side of 1: a process overlaps the sending of one token with the next step, and pays with the
-# cores that both share. What it always loses is the *way*: each token takes several times as long
-# to the API. Add a second process to start, to watch and to hold in memory, and you have the small
-# service of the group's answer, which does better simple.
+# Here separation loses. Tokens/s don't rise, and may fall: a process overlaps the sending of one
+# token with the next step, and pays with the cores that both share (on 2 cores a tenth may be
+# lost). What it always loses is the *way*: each token takes several times as long to the API,
+# hundreds of microseconds instead of tens. Add a second process to start, to watch and to hold in
+# memory, and you have the small service of the group's answer, which does better simple.
 #
 # Now **many streams on a card**. A CPU can't show this half: its engine and its API fight for the
 # same cores. So the device is *paced*: it waits, using no CPU, as long as an H100 takes for a step
@@ -541,10 +554,10 @@ compare("07.process_one_stream", factor(one), "times the tokens/s")
 #
 # **Predict.** 64 streams: the tokens/s with a process, as a multiple of those in the loop?
 
-# %% [markdown] lang="ko" of="342f7586"
-# 여기서는 분리가 손해입니다. 다만 사람들이 흔히 보는 곳이 아닙니다. tokens/s는 1을 사이에 두고 몇
-# 퍼센트 차이입니다. 프로세스는 토큰 하나를 보내는 일을 다음 단계와 겹치는 대신 코어를 나눠 쓰는 값을
-# 치릅니다. 언제나 잃는 것은 *길*입니다. 토큰이 API까지 가는 데 몇 배가 걸립니다. 시작하고 지켜보고
+# %% [markdown] lang="ko" of="1618d33f"
+# 여기서는 분리가 손해입니다. tokens/s는 늘지 않고 줄기도 합니다. 프로세스는 토큰 하나를 보내는 일을 다음
+# 단계와 겹치는 대신 코어를 나눠 쓰는 값을 치릅니다(코어가 둘이면 10분의 1을 잃기도 합니다). 언제나 잃는
+# 것은 *길*입니다. 토큰이 API까지 가는 데 몇 배, 즉 수십 대신 수백 마이크로초가 걸립니다. 시작하고 지켜보고
 # 메모리에 둘 프로세스가 하나 더 있으니, 그룹의 답에 나오는 단순한 쪽이 나은 작은 서비스가 이 경우입니다.
 #
 # 이제 **카드 위의 많은 스트림**입니다. 이쪽 절반은 CPU로 보일 수 없습니다. 엔진과 API가 같은 코어를 두고
@@ -574,15 +587,15 @@ homes_figure(
 
 # %% tags=["nbval-ignore-output"]
 print("64 streams, steps modelled\n" + table(many))
-compare("07.process_many_streams", factor(many), "times the tokens/s")
+compare("07.process_many_streams", factor(many), "times the tokens/s", modelled=True)
 
 # %% [markdown] lang="en"
 # **This supports the answer, with a rule.** Let a step take s on the device and a on the API's CPU.
-# In the loop a token costs about s + a; with a process about max(s, a). Separation brings most where
+# In the loop a step costs about s + a; with a process about max(s, a). Separation brings most where
 # s and a are alike, nothing where one is far larger, and costs a little where there is nothing to
-# overlap. A thread is often as fast, for waiting on a device releases the interpreter. But a thread
-# can't be killed and started again: what the boundary buys beside speed is isolation, and experiment
-# E shows it.
+# overlap. A thread is often as fast, since waiting for a device releases the interpreter. But a
+# thread can't be killed and started again: what the boundary buys beside speed is isolation, and
+# experiment E shows it.
 #
 # ## Experiment D: is the device busy?
 #
@@ -593,7 +606,7 @@ compare("07.process_many_streams", factor(many), "times the tokens/s")
 # **The CPU half**, real model, over HTTP: the share of the time in which the engine computes, from
 # the rows that you have just measured.
 
-# %% [markdown] lang="ko" of="af687ce2"
+# %% [markdown] lang="ko" of="614da5fd"
 # **그룹의 답을 뒷받침하고 규칙을 더합니다.** 한 단계가 장치에서 s, API의 CPU에서 a 걸린다고 합시다.
 # 루프 안에서는 약 s + a, 프로세스면 약 max(s, a)입니다. 분리는 s와 a가 비슷할 때 가장 이득이고, 한쪽이
 # 훨씬 크면 이득이 없으며, 겹칠 것이 없으면 조금 손해입니다. 장치를 기다리는 동안 인터프리터를
@@ -615,8 +628,9 @@ for name, rows in (("1 stream", one), ("4 streams", four)):
 print(f"process against in the loop, 4 streams: × {factor(four):.2f} tokens/s")
 
 # %% [markdown] lang="en"
-# On a CPU it is busy nearly all the time, wherever it lives: a step is so long that there is little
-# to gain. Splitting can't raise what is already near 100%.
+# Here splitting CPU work gains nothing. On a CPU the engine is busy nearly all the time, wherever it
+# lives, and the tokens/s are the same within the noise. What is already near 100% can't be raised.
+# (On a GPU look at your own numbers: its steps are shorter.)
 #
 # **The GPU half**, six causes, switched on one at a time on the paced card. API and engine are
 # processes of their own in *every* row.
@@ -624,9 +638,10 @@ print(f"process against in the loop, 4 streams: × {factor(four):.2f} tokens/s")
 # **Predict.** With only two requests at a time (small batch), for what share of the time is the
 # device busy?
 
-# %% [markdown] lang="ko" of="6c47d169"
-# CPU에서는 어디에 살든 거의 항상 바쁩니다. 한 단계가 길어서 얻을 것이 거의 없습니다. 이미 100%에
-# 가까운 것을 나눈다고 더 올릴 수는 없습니다.
+# %% [markdown] lang="ko" of="a767ef69"
+# 여기서는 CPU 일을 나누어도 얻는 것이 없습니다. CPU에서는 엔진이 어디에 살든 거의 항상 바쁘고, tokens/s도
+# 잡음 범위에서 같습니다. 이미 100%에 가까운 것을 더 올릴 수는 없습니다. (GPU라면 단계가 더 짧으니 직접
+# 잰 숫자를 보세요.)
 #
 # **GPU 쪽 절반**: paced 카드에서 여섯 가지 원인을 하나씩 켭니다. *모든* 행에서 API와 엔진은 각자의
 # 프로세스입니다.
@@ -646,33 +661,33 @@ bottlenecks_figure(causes)
 # %% tags=["nbval-ignore-output"]
 by_cause = {row["cause"]: row for row in causes}
 print(bottlenecks.table(causes))
-compare("07.busy_small_batch", 100 * by_cause["small-batch"]["busy"], "% busy")
+compare("07.busy_small_batch", 100 * by_cause["small-batch"]["busy"], "% busy", modelled=True)
 
 # %% [markdown] lang="en"
 # | cause | what was switched on | what gives it away |
 # | --- | --- | --- |
 # | tokenizer | prompts are texts of 5,000 tokens, nearly all of it cached | TTFT, while KV use is low |
 # | small-batch | two slots | queue time; tokens per step |
-# | kv | a quarter of the blocks needed | KV peak at its end, queue time, preemptions |
+# | kv | a quarter of the blocks needed | KV peak near 100%, queue time, few tokens per step |
 # | transfer | the same, swapped over a slow link | as above, and steps are long with copies |
 # | scheduler | a policy that compares every two requests | device busy falls, nothing waits in line |
 # | bandwidth | contexts of 5,000 tokens | the device's time for a step, while tokens/s fall |
 #
-# **This corrects the question more than the answer.** "Utilization" counts a step of two tokens as
-# much as one of 64: a small batch keeps the device busy and wastes it. And does splitting help
-# *there*? Two streams on the card, in the loop and with a process:
+# **The group's answer is supported; the question is corrected.** "Utilization" counts a step of two
+# tokens as much as one of 64: a small batch keeps the device busy and wastes it. And does splitting
+# help *there*? Two streams on the card, in the loop and with a process:
 
-# %% [markdown] lang="ko" of="12428645"
+# %% [markdown] lang="ko" of="ac7913fa"
 # | 원인 | 켠 것 | 드러나는 곳 |
 # | --- | --- | --- |
 # | tokenizer | 5,000토큰짜리 텍스트 프롬프트, 거의 전부 캐시에 있음 | KV 사용률은 낮은데 TTFT가 김 |
 # | small-batch | 자리 둘 | 대기 시간, 단계당 토큰 수 |
-# | kv | 필요한 블록의 4분의 1 | KV 최고치가 한계, 대기 시간, 선점 |
+# | kv | 필요한 블록의 4분의 1만 있음 | KV 최고치가 100% 가까움, 대기 시간, 단계당 토큰이 적음 |
 # | transfer | 같은 부족, 느린 링크로 스왑 | 위와 같고, 복사 때문에 단계가 길어짐 |
 # | scheduler | 요청을 둘씩 모두 비교하는 정책 | 장치 사용률이 떨어지는데 줄은 비어 있음 |
-# | bandwidth | 5,000토큰의 문맥 | 장치에서 한 단계가 길어지고 tokens/s가 줄어듦 |
+# | bandwidth | 5,000토큰의 컨텍스트 | 장치에서 한 단계가 길어지고 tokens/s가 줄어듦 |
 #
-# **답보다 질문을 바로잡습니다.** “사용률”은 토큰 두 개짜리 단계도 64개짜리와 똑같이 셉니다. 작은 배치는
+# **그룹의 답은 맞고, 질문을 바로잡습니다.** “사용률”은 토큰 두 개짜리 단계도 64개짜리와 똑같이 셉니다. 작은 배치는
 # 장치를 바쁘게 하면서 낭비합니다. 그렇다면 *거기서* 나누기는 도움이 될까요? 카드 위의 스트림 둘을 루프
 # 안과 프로세스로 비교합니다.
 
@@ -681,9 +696,9 @@ print("2 streams, steps modelled\n" + table(two))
 print(f"splitting: × {factor(two):.2f} with 2 streams, × {factor(many):.2f} with 64")
 
 # %% [markdown] lang="en"
-# Splitting CPU work from the device gains next to nothing (some percent on an idle machine) when
-# each step carries little CPU work.
-# The remedy for a small batch is a larger one; for bandwidth, fewer bytes (notebooks 03 and 04).
+# With two streams splitting gains little (a tenth, where this was written), with 64 more than half:
+# it can hide no more CPU work than a step carries. The remedy for a small batch is a larger one;
+# for bandwidth, fewer bytes (notebooks 03 and 04).
 #
 # ## Experiment E: the engine is killed
 #
@@ -694,10 +709,10 @@ print(f"splitting: × {factor(two):.2f} with 2 streams, × {factor(many):.2f} wi
 #
 # **Predict.** After how many seconds has the last of the three clients its error?
 
-# %% [markdown] lang="ko" of="54835f03"
-# 단계마다 CPU 일이 적으면 CPU 일을 장치에서 나누어도 얻는 것이 거의 없습니다(다른 일이 없는
-# 장비에서 몇 퍼센트). 작은 배치의 약은 큰
-# 배치이고, 대역폭의 약은 더 적은 바이트입니다(노트북 03, 04).
+# %% [markdown] lang="ko" of="7e6d4c3b"
+# 스트림 둘에서는 나누어도 얻는 것이 적고(이 글을 쓴 장비에서 10분의 1), 64개에서는 절반이 넘게 빨라집니다.
+# 단계에 든 CPU 일보다 더 많이 감출 수는 없습니다. 작은 배치의 약은 큰 배치이고, 대역폭의 약은 더 적은 바이트입니다(노트북 03,
+# 04).
 #
 # ## 실험 E: 엔진이 죽는다
 #
@@ -830,31 +845,32 @@ for kind in (CheckedOnceAStep, EngineLoop):
 # %% [markdown] lang="en"
 # ## Your answers
 #
-# **1. Is process separation always best?** No. With one stream on a CPU it brings no tokens/s to
-# speak of, and each token's way is longer; with many streams on a card it lets the device compute
+# **1. Is process separation always best?** No. With one stream on a CPU it brings no tokens/s, and
+# each token's way is several times as long; with many streams on a card it lets the device compute
 # while the API sends. And it is the only home in which an engine can die alone. The bytes are not
 # the price; the way is.
 #
-# **2. Does splitting CPU and GPU work always raise GPU utilization?** No. Six causes held the device
-# or its tokens back with both sides split; and where a step carries little CPU work, splitting gains
+# **2. Does splitting CPU and GPU work always raise GPU utilization?** No. Six causes held the
+# device or its tokens back with both sides split; and on a CPU that is busy anyway splitting gained
 # nothing. Look at tokens per step beside "busy".
 #
 # **8. Is a sequence id enough to track a request?** No. Without the connection and an abort, one
-# client that left cost its whole answer; with one label for two, one read both answers.
+# client that left cost up to its whole answer (17 or 20 of 20 tokens); with one label for two, one
+# read both answers.
 
-# %% [markdown] lang="ko" of="a10d9cf3"
+# %% [markdown] lang="ko" of="1bfc08d6"
 # ## 여러분의 답
 #
-# **1. 프로세스 분리가 항상 최선인가?** 아닙니다. CPU에서 스트림이 하나면 tokens/s로 얻는 것은 거의 없고
-# 토큰의 길만 길어지며, 카드 위의 많은 스트림에서는 API가 보내는 동안 장치가 계산하게 해 줍니다. 그리고 엔진이 혼자 죽을 수 있는
-# 유일한 집입니다. 값은 바이트가 아니라 오가는 길입니다.
+# **1. 프로세스 분리가 항상 최선인가?** 아닙니다. CPU에서 스트림이 하나면 tokens/s로 얻는 것이 없고 토큰의
+# 길만 몇 배 길어집니다. 카드 위의 많은 스트림에서는 API가 보내는 동안 장치가 계산하게 해 줍니다. 그리고
+# 엔진만 혼자 죽을 수 있는 유일한 집입니다. 치르는 값은 바이트가 아니라 오가는 길입니다.
 #
 # **2. CPU와 GPU 작업을 나누면 항상 GPU 사용률이 오르는가?** 아닙니다. 양쪽을 나눈 상태에서 여섯 원인이 장치나
-# 토큰의 발목을 잡았고, 단계에 CPU 일이 적으면 나누어도 얻는 것이 없습니다. “바쁨” 옆에 단계당 토큰 수를
+# 토큰의 발목을 잡았고, 어차피 바쁜 CPU에서는 나누어도 얻은 것이 없었습니다. “바쁨” 옆에 단계당 토큰 수를
 # 함께 보세요.
 #
-# **8. 시퀀스 id만으로 요청을 추적할 수 있는가?** 아닙니다. 연결과 취소가 없으면 떠난 클라이언트 하나가 답
-# 전체의 값을 치르게 했고, 이름 하나를 둘이 쓰면 한 사람이 두 답을 모두 읽었습니다.
+# **8. 시퀀스 id만으로 요청을 추적할 수 있는가?** 아닙니다. 연결과 취소가 없으면 떠난 클라이언트 하나가
+# 답을 거의 또는 전부(20토큰 중 17 또는 20) 헛되이 계산하게 했고, 이름 하나를 둘이 쓰면 한 사람이 두 답을 모두 읽었습니다.
 
 # %% tags=["nbval-ignore-output"]
 answer(

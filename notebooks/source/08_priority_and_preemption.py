@@ -49,7 +49,7 @@
 # %% header minutes=12
 
 # %% [markdown] lang="en"
-# ## If you start here
+# ## If you start here: three minutes
 #
 # Notebooks 04 and 06 built what this one stands on. In each step the scheduler hands out two
 # things: a *budget* of tokens, and *blocks* of the KV cache, 16 tokens each.
@@ -71,11 +71,13 @@
 #   token that isn't computed yet.
 # - `books` (of class `Books`) knows who holds which blocks of the `pool` and of the `host`'s memory.
 # - A block may have several holders, counted in `pool.ref_counts`: a shared prefix.
+# - TTFT runs from arrival to the first token (01); p99 is the value that 99 of 100 stay below. An
+#   SLO is the bound that is promised, *goodput* the requests per second that keep theirs.
 #
 # `use(...)` below supplies every earlier part, yours where it passed and labkit's where not.
 
-# %% [markdown] lang="ko" of="678c43dd"
-# ## 여기서 시작한다면
+# %% [markdown] lang="ko" of="f86f058f"
+# ## 여기서 시작한다면: 3분 요약
 #
 # 노트북 04와 06에서 이 노트북의 바탕을 만들었습니다. 스케줄러는 단계마다 두 가지를 나누어 줍니다.
 # 토큰 *예산*(budget)과, 16토큰씩 담는 KV 캐시 *블록*입니다.
@@ -97,8 +99,10 @@
 #   있습니다.
 # - `books`(`Books` 클래스)는 누가 `pool`의 블록과 `host` 메모리의 블록을 가졌는지 압니다.
 # - 블록 하나를 여러 요청이 가질 수 있고, 그 수가 `pool.ref_counts`에 있습니다(공유 접두사).
+# - TTFT는 도착에서 첫 토큰까지(01), p99는 100개 중 99개가 넘지 않는 값입니다. SLO는 약속한 한도이고,
+#   *goodput*은 자기 SLO를 지킨 요청이 초당 몇 개인지입니다.
 #
-# 아래의 `use(...)`가 앞에서 만든 부분을 모두 제공합니다. 통과한 것은 여러분의 것, 나머지는 labkit의
+# 아래의 `use(...)`가 앞에서 만든 코드를 모두 제공합니다. 통과한 것은 여러분의 것, 나머지는 labkit의
 # 것입니다.
 
 # %% tags=["nbval-ignore-output"]
@@ -199,9 +203,11 @@ tell(play(small_scheduler(Scheduler, MostUrgentFirst()), four_requests()))
 #
 # **Shapes and invariants.** The plan's chunks and `plan.budget` add up to the budget that the step
 # began with. A request is in `running`, or in the policy's line, never in both. A waiting request
-# holds no block of the pool; `num_computed_tokens` is 0, or its blocks are on the host.
+# holds no block of the pool; `num_computed_tokens` is 0, or its blocks are on the host. The victim
+# had its turn already, so it goes to the *head* of the line (`push(victim, first=True)`) and keeps
+# what it has said. It is `PREEMPTED`, counts that (`num_preemptions`), and is in `plan.preempted`.
 
-# %% [markdown] lang="ko" of="5f3ea6a9"
+# %% [markdown] lang="ko" of="539c9f75"
 # 6단계를 보세요. batch는 5토큰으로 돌아옵니다. 프롬프트 4개와 이미 말한 1개입니다. 하나의
 # 프롬프트처럼 다시 계산하고, 멈춘 곳에서 이어 갑니다. 두 번째 chat은 첫 번째의 자리를 빼앗지
 # 않았습니다. 같은 순위끼리는 건드리지 않습니다.
@@ -213,7 +219,9 @@ tell(play(small_scheduler(Scheduler, MostUrgentFirst()), four_requests()))
 #
 # **모양과 불변 조건.** 계획의 청크와 `plan.budget`을 더하면 단계를 시작할 때의 예산이 됩니다. 요청은
 # `running` 아니면 정책의 줄에 있고, 둘 다에 있지 않습니다. 기다리는 요청은 풀의 블록을 갖지 않으며,
-# `num_computed_tokens`는 0이거나 그 블록이 호스트에 있습니다.
+# `num_computed_tokens`는 0이거나 그 블록이 호스트에 있습니다. 희생자(victim)는 이미 차례를 받았던
+# 요청이므로 줄의 *맨 앞*으로 가고(`push(victim, first=True)`), 말한 것은 그대로 갖습니다. 상태는
+# `PREEMPTED`가 되고, 횟수(`num_preemptions`)를 세고, `plan.preempted`에 적힙니다.
 
 # %% show="labkit.engine.plan:StepPlan"
 
@@ -273,8 +281,14 @@ tell(play(small_scheduler(Scheduler, MostUrgentFirst(), **tight), batch_and_agen
 # needs two, throws its work away and helps nobody. So count first: what would all possible victims
 # free together? A block that two victims share is one block. A block that somebody else holds as
 # well is not freed at all.
+#
+# At hand: `self.books.find_computed(request, self.running)` → `(shared, num_cached)`;
+# `self.books.missing(request, shared, num_cached)`, how many blocks too few are free (the `shared`
+# ones count as there); `self.policy.may_preempt(request, running)` and `.victim(victims)`;
+# `self.pool.ref_counts[block]`; your `_preempt`. With blocks and a slot free, return what
+# `find_computed` gave.
 
-# %% [markdown] lang="ko" of="89989893"
+# %% [markdown] lang="ko" of="4e4e21e5"
 # ## 누가 누구에게서 빼앗아도 되는가
 #
 # **왜.** 급한 요청이 왔는데 자리가 없거나 블록이 모자랍니다. *확실히* 덜 급한 요청에게서만 빼앗을 수
@@ -282,9 +296,14 @@ tell(play(small_scheduler(Scheduler, MostUrgentFirst(), **tight), batch_and_agen
 # 다시 계산합니다. 핑퐁입니다.
 #
 # 빼앗는 것은 *충분해야* 합니다. 블록 두 개가 필요한 프롬프트를 위해 블록 하나를 가진 batch를
-# 선점하면, 한 일만 버리고 아무에게도 도움이 안 됩니다. 그러니 먼저 셉니다. 가능한 희생자(victim)를
+# 선점하면, 한 일만 버리고 아무에게도 도움이 안 됩니다. 그러니 먼저 셉니다. 가능한 희생자를
 # 모두 합치면 블록이 몇 개 비는가? 두 희생자가 공유하는 블록은 하나입니다. 다른 요청도 가지고 있는
 # 블록은 전혀 비지 않습니다.
+#
+# 쓸 수 있는 것: `self.books.find_computed(request, self.running)` → `(shared, num_cached)`,
+# `self.books.missing(request, shared, num_cached)`(모자란 블록 수. `shared`는 있는 것으로 셈),
+# `self.policy.may_preempt(request, running)`과 `.victim(victims)`, `self.pool.ref_counts[block]`,
+# 여러분의 `_preempt`. 블록과 자리가 있으면 `find_computed`가 준 것을 돌려줍니다.
 
 # %% exercise="08.2"
 
@@ -316,9 +335,12 @@ tell(play(small_scheduler(Scheduler, MostUrgentFirst(), num_blocks=4, slots=8), 
 # **Shapes and invariants.** `plan.swap_out` is a list of pairs (device block, host block). The
 # engine makes these copies before the step computes anything, so the blocks may be freed, and
 # given to somebody else, in the same plan. `host_blocks` hold `num_computed_tokens` tokens, the
-# last block perhaps partly.
+# last block perhaps partly. The pool gets the *whole* table back, and `num_swaps` counts.
+#
+# At hand: `self.pool.blocks_for(num_tokens)` → how many blocks; `self.host.allocate(n)` → their
+# numbers; `self.pool.free(blocks)`.
 
-# %% [markdown] lang="ko" of="72fe8e77"
+# %% [markdown] lang="ko" of="b3795cca"
 # ## 호스트로 내보내기
 #
 # **왜.** 계산한 것에는 이미 값을 치렀습니다. 호스트에 자리가 있으면 블록을 그곳에 복사해 두었다가
@@ -327,6 +349,10 @@ tell(play(small_scheduler(Scheduler, MostUrgentFirst(), num_blocks=4, slots=8), 
 # **모양과 불변 조건.** `plan.swap_out`은 (장치 블록, 호스트 블록) 쌍의 리스트입니다. 엔진은 단계가
 # 무엇을 계산하기 전에 이 복사부터 합니다. 그래서 같은 계획 안에서 블록을 비우고 다른 요청에 주어도
 # 됩니다. `host_blocks`에는 `num_computed_tokens`개의 토큰이 있고, 마지막 블록은 일부만 찰 수 있습니다.
+# 풀은 테이블 *전체*를 돌려받고, `num_swaps`가 횟수를 셉니다.
+#
+# 쓸 수 있는 것: `self.pool.blocks_for(토큰 수)` → 블록 수, `self.host.allocate(n)` → 블록 번호들,
+# `self.pool.free(blocks)`.
 
 # %% exercise="08.3"
 
@@ -415,14 +441,15 @@ timeline(runs["recompute"].schedule, "Preempted and computed again (measured)")
 timeline(runs["swap"].schedule, "Preempted and swapped out (measured)")
 
 # %% [markdown] lang="en"
-# **Compare.** In both runs the same requests lost their places at the same steps. By recompute the
-# victim's row ends its pause with a prefill; by swap it goes straight on generating, and 16 blocks
-# went over and back. The text is that of the undisturbed run.
+# **Compare.** In both runs the same request lost its place twice, at the same steps. By recompute
+# the victim's row ends each pause with a prefill, in all 108 tokens computed again; by swap it goes
+# straight on generating, and 16 blocks are copied, 8 out and 8 back. All five texts are those of
+# the undisturbed run.
 
-# %% [markdown] lang="ko" of="53fa66fb"
-# **비교.** 두 실행에서 같은 요청이 같은 단계에 자리를 잃었습니다. 재계산이면 희생자의 행은 멈췄다가
-# 프리필(prefill)로 돌아오고, 스왑이면 곧바로 생성을 이어 가며 블록 16개가 오갔습니다. 텍스트는 방해받지
-# 않은 실행과 같습니다.
+# %% [markdown] lang="ko" of="07fbdc7b"
+# **비교.** 두 실행에서 같은 요청이 같은 단계에 두 번 자리를 잃었습니다. 재계산이면 희생자의 행은 멈출
+# 때마다 프리필(prefill)로 돌아오며 모두 108토큰을 다시 계산합니다. 스왑이면 곧바로 생성을 이어 가고, 블록 복사가
+# 16번, 나갈 때 8번과 돌아올 때 8번입니다. 다섯 텍스트 모두 방해받지 않은 실행과 같습니다.
 
 # %% tags=["nbval-ignore-output"]
 again = runs["recompute"].num_computed - runs["plenty"].num_computed
@@ -465,14 +492,14 @@ for card in on_cards():
 compare("08.way_back", ratio, "times as long")
 
 # %% [markdown] lang="en"
-# On paper the bytes win on every card, too. Why then does vLLM V1 only recompute? Three reasons
+# On paper the bytes win on every card. Why then does vLLM V1 only recompute? Three reasons
 # that this sum leaves out. A prefill rides along in a step that waits for the weights anyway. With
 # a prefix cache the victim's blocks are often still there when it returns, and nothing is computed
 # again. And a copy of many small blocks is far from the bus's full speed: vLLM's paper (section
 # 7.3) found swapping expensive at small block sizes, and the two comparable at 16 to 64 tokens a
 # block. The second reason can be counted:
 
-# %% [markdown] lang="ko" of="3ec6ebb4"
+# %% [markdown] lang="ko" of="b16238c5"
 # 계산상으로는 모든 카드에서 바이트 쪽이 이깁니다. 그런데 왜 vLLM V1은 재계산만 할까요? 이 계산에
 # 빠진 이유가 셋 있습니다. 프리필은 어차피 가중치를 기다리는 단계에 얹혀 갑니다. 접두사 캐시가 있으면
 # 희생자가 돌아왔을 때 블록이 아직 남아 있는 일이 많아 다시 계산할 것이 없습니다. 그리고 작은 블록
@@ -556,10 +583,10 @@ compare("08.behind", waits.ttft("chat", 50) / takes.ttft("chat", 50), "times soo
 #
 # One engine with 3 slots. Six chat requests (6 tokens out, priority 0) and two agents (a prompt of
 # some 150 tokens, priority 1) come over 44 steps; beside them runs a batch job of one request, and
-# then of six (24 tokens each, priority 2). The policies: first come, priority, fair. Before that,
-# the part of *fair* that servers get wrong.
+# then of six (24 tokens each, priority 2). Only chat has an SLO, so goodput counts all others. The
+# policies: first come, priority, fair. Before that, the part of *fair* that servers get wrong.
 
-# %% [markdown] lang="ko" of="3e425dec"
+# %% [markdown] lang="ko" of="bccdca3f"
 # 우선순위 큐는 아무것도 바꾸지 못했습니다. 줄의 순서는 이미 맨 앞에 선 요청에게는 소용이 없습니다.
 # 도움이 되는 것은 빈 자리, 아니면 자리를 빼앗을 권리입니다. 둘 다 스케줄러가 토큰 단계마다 새로
 # 결정하기에 가능합니다. 긴 답은 그 대가로 여섯 단계를 냈습니다. 그룹의 답은 맞고, 더 정확하게는
@@ -571,10 +598,9 @@ compare("08.behind", waits.ttft("chat", 50) / takes.ttft("chat", 50), "times soo
 # GPU를 함께 쓸 때. 채팅은 지연 시간을, 배치는 처리량을 원하고, 에이전트는 긴 컨텍스트를 가져온다.
 # 우선순위 큐, 가중 공정, 마감, 선점* 입니다. 어느 정도의 부하인지는 말하지 않습니다.
 #
-# 자리가 3개인 엔진 하나입니다. chat 요청 여섯(출력 6토큰, 우선순위 0)과 에이전트 둘(프롬프트 약
-# 150토큰, 우선순위 1)이 44단계에 걸쳐 오고, 그 옆에서 batch 작업이 요청 하나로, 다음에는 여섯으로(각
-# 24토큰, 우선순위 2) 돕니다. 정책은 선착순, 우선순위, 공정입니다. 그 전에, 서버들이 틀리는 *공정*의
-# 한 부분을 먼저 만듭니다.
+# 자리가 3개인 엔진 하나입니다. chat 요청 여섯(출력 6토큰, 우선순위 0)과 에이전트 둘(프롬프트 약 150토큰, 우선순위 1)이 44단계에 걸쳐 오고, 그 옆에서
+# batch 작업이 요청 하나로, 다음에는 여섯으로(각 24토큰, 우선순위 2) 돕니다. SLO는 chat에만 있으므로 goodput은 나머지를 모두 셉니다. 정책은 선착순,
+# 우선순위, 공정입니다. 그 전에, 서버들이 틀리는 *공정*의 한 부분을 먼저 만듭니다.
 
 # %% [markdown] lang="en"
 # ## Everybody the same share
@@ -690,10 +716,11 @@ saved = heavy["fcfs"].ttft("chat", 99) / heavy["priority"].ttft("chat", 99)
 compare("08.saves", saved, "times shorter")
 
 # %% [markdown] lang="en"
-# At the light load priority changed *nothing*: the same tokens in the same steps, since nobody ever
-# waited. A policy orders a line, and there was no line. At the heavy load it saved the chat, and
-# the bill is on the table: preemptions, a third more tokens through the model, and a batch job that
-# ends later. Fair shares lie between the two and preempt nobody: chat has a share, not a right.
+# **Compare.** The group's answer is sharpened: it takes a line. At the light load priority changed
+# *nothing*: the same tokens in the same steps, since nobody ever waited. At the heavy load it saved
+# the chat: its first tokens came after 1 step instead of 16 to 46. The bill is on the table: 7
+# preemptions, a third more tokens through the model, and a batch job that ends 8 steps later. Fair
+# shares lie between the two and preempt nobody: chat has a share, not a right.
 #
 # ## Starvation, and the cure
 #
@@ -702,11 +729,11 @@ compare("08.saves", saved, "times shorter")
 # seconds. Virtual clock, one slot: a patient request of priority 5, and an urgent one every second
 # for 30 seconds.
 
-# %% [markdown] lang="ko" of="079f8959"
-# 가벼운 부하에서 우선순위는 *아무것도* 바꾸지 않았습니다. 같은 토큰이 같은 단계에 나왔습니다. 아무도
-# 기다리지 않았기 때문입니다. 정책은 줄의 순서를 정하는데 줄이 없었습니다. 무거운 부하에서는 채팅을
-# 구했고, 그 값도 표에 있습니다. 선점이 일어났고, 모델을 지나간 토큰이 3분의 1 늘었고, batch 작업이 더
-# 늦게 끝났습니다. 공정한 몫은 그 사이이며 아무도 선점하지 않습니다. chat은 권리가 아니라 몫을 가집니다.
+# %% [markdown] lang="ko" of="af2d177b"
+# **비교.** 그룹의 답이 더 정확해집니다. 줄이 있어야 합니다. 가벼운 부하에서 우선순위는 *아무것도* 바꾸지 않았습니다. 같은 토큰이 같은 단계에 나왔습니다. 아무도
+# 기다리지 않았기 때문입니다. 무거운 부하에서는 chat을 구했습니다. 첫 토큰이 16에서 46단계 뒤가 아니라 한 단계 뒤에 나왔습니다. 그 값도 표에 있습니다. 선점이 일곱
+# 번 일어났고, 모델을 지나간 토큰이 3분의 1 늘었고, batch 작업이 8단계 늦게 끝났습니다. 공정한 몫은 그 사이이며 아무도 선점하지 않습니다. chat은 권리가 아니라
+# 몫을 가집니다.
 #
 # ## 기아와 그 처방
 #
@@ -800,11 +827,12 @@ print("anything computed for the hopeless one:", "hopeless" in computed_parts)
 # %% [markdown] lang="en"
 # The same with the real model: 20 tokens are asked for within half the time that such an answer
 # takes here. The estimate is made of this engine's own steps; then we let one run and see how good
-# it was.
+# it was. (If the machine was busier before than it is now, the estimate is too long.)
 
-# %% [markdown] lang="ko" of="242dad11"
+# %% [markdown] lang="ko" of="4fbfd673"
 # 진짜 모델로도 해 봅니다. 여기서 20토큰이 걸리는 시간의 절반 안에 답을 달라고 합니다. 추정은 이 엔진
-# 자신의 단계에서 나옵니다. 그다음 하나를 실제로 돌려 추정이 얼마나 맞았는지 봅니다.
+# 자신의 단계에서 나옵니다. 그다음 하나를 실제로 돌려 추정이 얼마나 맞았는지 봅니다. (장비가 그때 더
+# 바빴다면 추정이 너무 깁니다.)
 
 # %% tags=["nbval-ignore-output"]
 from labkit.measure.experiments.priorities import CHAT, one
@@ -861,22 +889,23 @@ rate_figure(points)
 # %% tags=["nbval-ignore-output"]
 first_come = [point for point in points if point.policy == "fcfs"]
 late = next((point.rate for point in first_come if point.chat_p99_s > 1), float("inf"))
-compare("08.rate", late, "requests/s")
+compare("08.rate", late, "requests/s", modelled=True)
 
 # %% [markdown] lang="en"
-# The same picture as on your machine, by the thousand: far below saturation the two lines lie on
-# each other, and the policy is a matter of taste. Beyond it first come makes *everybody* late, and
-# priority moves the whole wait to the batch job. Look at the goodput near the bend: every
-# preemption by recompute throws work away, so priority serves fewer requests a second there than
-# first come does. It creates no capacity, it chooses who feels the lack of it.
+# The same picture as on your machine, by the thousand (and modelled, not measured): far below
+# saturation the two lines lie on each other, and the policy is a matter of taste. Beyond it first
+# come makes *everybody* late, and priority moves the whole wait to the batch job. Look at the
+# goodput near the bend: every preemption by recompute throws work away, so priority serves fewer
+# requests in time there than first come does. It creates no capacity, it chooses who feels the lack
+# of it.
 #
 # Now design a workload of your own.
 
-# %% [markdown] lang="ko" of="0f560f41"
-# 여러분의 장비에서 본 그림이 수천 개 규모에서도 나옵니다. 포화에서 멀면 두 선이 겹치고 정책은 취향
+# %% [markdown] lang="ko" of="17f57be6"
+# 여러분의 장비에서 본 그림이 수천 개 규모에서도 나옵니다(측정이 아니라 모델링한 값). 포화에서 멀면 두 선이 겹치고 정책은 취향
 # 문제입니다. 포화를 넘으면 선착순은 *모두*를 늦게 하고, 우선순위는 기다림을 전부 batch로 옮깁니다. 꺾이는
-# 곳의 goodput을 보세요. 재계산으로 선점할 때마다 한 일을 버리므로, 그 부근에서 우선순위는 선착순보다
-# 초당 적은 요청을 처리합니다. 용량을 만들지는 않습니다. 누가 부족을 느낄지 고를 뿐입니다.
+# 곳의 goodput을 보세요. 재계산으로 선점할 때마다 한 일을 버리므로, 그 부근에서 우선순위가 제때
+# 처리하는 요청은 선착순보다 적습니다. 용량을 만들지는 않습니다. 누가 부족을 느낄지 고를 뿐입니다.
 #
 # 이제 여러분만의 부하를 설계해 보세요.
 
@@ -895,7 +924,7 @@ workload_designer(policy="priority")
 # %% [markdown] lang="ko" of="4dbd76c2"
 # ## 무엇이 깨지는가
 #
-# **1. 계획에 희생자가 남아 있다.** 맨 위에서 본 버그를 연습 08.1의 batch와 agent로 재현합니다.
+# **1. 계획에 희생자가 남아 있다.** 맨 위에서 본 버그를 실습 08.1의 batch와 agent로 재현합니다.
 # 2단계에서 스케줄된 요청은 둘인데 실행 중인 것은 하나입니다. vLLM의 assert가 이 두 수를 비교했습니다.
 # (`Leaky`는 `plan.remove`가 빼낸 것을 도로 넣습니다.)
 
@@ -951,9 +980,9 @@ for policy in (PingPong(), MostUrgentFirst()):
 # state to lose.
 
 # %% [markdown] lang="ko" of="5b8756da"
-# **3. 시드가 처음부터 다시 시작한다.** 시드가 있는 요청은 난수 생성기에서 값을 뽑습니다. vLLM V0은 요청을
+# **3. seed가 처음부터 다시 시작한다.** seed가 있는 요청은 난수 생성기에서 값을 뽑습니다. vLLM V0은 요청을
 # 프리필할 때마다 생성기를 만들었고, 선점되었다가 돌아올 때도 그랬습니다(PR 19940의 설명). 난수가 처음부터
-# 다시 나오므로 "seed: 3"이 더는 같은 텍스트를 뜻하지 않습니다. labkit에서는 시드와 토큰의 순번만으로 값을
+# 다시 나오므로 "seed: 3"이 더는 같은 텍스트를 뜻하지 않습니다. labkit에서는 seed와 토큰의 순번만으로 값을
 # 뽑으므로 잃을 상태가 없습니다.
 
 # %%
@@ -995,11 +1024,11 @@ print("the same tokens:", alone.output_token_ids == disturbed.output_token_ids)
 # long one while slots last, and preemption where they don't.
 #
 # **10. When is priority scheduling needed?** When there is a *line*. At the light load it changed
-# not a single step; at the heavy one it brought chat's first token from dozens of steps to one. The
-# group's list is right, and lacks the condition: below saturation all policies are the same. And it
-# has a price: recomputed tokens, a later batch job, and starvation unless there is aging.
+# not a single step; at the heavy one it brought chat's first token from 16 to 46 steps down to one.
+# The group's list is right, and lacks the condition: below saturation all policies are the same.
+# And it has a price: recomputed tokens, a later batch job, and starvation unless there is aging.
 
-# %% [markdown] lang="ko" of="d2197ff1"
+# %% [markdown] lang="ko" of="e18cb950"
 # ## 여러분의 답
 #
 # **9. ModelWorker 하나는 직렬화 지점인가?** 중단할 수 없는 요청에 대해서는 그렇습니다. 그 앞에 우선순위
@@ -1007,7 +1036,8 @@ print("the same tokens:", alone.output_token_ids == disturbed.output_token_ids)
 # 돌고, 자리가 없으면 선점합니다.
 #
 # **10. 우선순위 스케줄링은 언제 필요한가?** *줄*이 있을 때입니다. 가벼운 부하에서는 한 단계도 바꾸지
-# 못했고, 무거운 부하에서는 chat의 첫 토큰을 수십 단계에서 한 단계로 줄였습니다. 그룹의 목록은 맞지만
+# 못했고, 무거운 부하에서는 16단계에서 46단계까지 걸리던 chat의 첫 토큰을 한 단계로
+# 줄였습니다. 그룹의 목록은 맞지만
 # 조건이 빠져 있습니다. 포화 전에는 모든 정책이 같습니다. 그리고 값이 있습니다. 다시 계산한 토큰, 늦어진
 # batch, 에이징이 없을 때의 기아입니다.
 
@@ -1042,7 +1072,7 @@ answer(
 # %% [markdown] lang="ko" of="c6590e3c"
 # ## 사다리
 #
-# 같은 부하에서 여섯 단을 모두 재고, 마지막 단은 여러분의 부분과 레퍼런스를 나란히 놓습니다.
+# 같은 부하에서 여섯 단을 모두 재고, 마지막 단은 직접 만든 코드를 labkit의 코드와 나란히 놓습니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.ladder import ladder
@@ -1078,8 +1108,8 @@ ladder("preemptive")
 # %% [markdown] lang="ko" of="43874fa6"
 # ## 서빙하기
 #
-# `python3 -m labkit serve --mine --rung preemptive --policy priority`는 여러분의 부분으로 HTTP 서빙을
-# 합니다. 어느 것이 여러분의 것인지는 시작 배너와 `/v1/requests`가 말해 줍니다. `priority`(작을수록 급함),
+# `python3 -m labkit serve --mine --rung preemptive --policy priority`는 직접 만든 코드로 HTTP 서빙을
+# 합니다. 어느 부분이 직접 만든 것인지는 시작 배너와 `/v1/requests`가 말해 줍니다. `priority`(작을수록 급함),
 # `deadline_ms`, `user`(테넌트)는 OpenAI API의 필드와 나란히 보냅니다.
 #
 # ```
@@ -1105,11 +1135,12 @@ ladder("preemptive")
 # ## In vLLM and Triton Inference Server
 #
 # - **Policies** in vLLM are two: `--scheduling-policy fcfs` or `priority`, the class of the waiting
-#   queue (`vllm/v1/core/sched/request_queue.py`). A request's `priority` is a field of its API, lower
-#   first; other than 0 it is an error without the policy. There are no tenants and no deadlines, so
-#   fairness is left to a gateway in front.
+#   queue (`vllm/v1/core/sched/request_queue.py`). A request's `priority` is a field of its API,
+#   lower first; other than 0 it is an error without the policy. There are no tenants and no
+#   deadlines, so fairness is left to a gateway in front.
 # - **Preemption** is `_preempt_request` in `vllm/v1/core/sched/scheduler.py`, by recompute only. V0
-#   had a swap space; in V1 blocks go to the host by an offloading connector, as a second prefix cache.
+#   had a swap space; in V1 blocks go to the host by an offloading connector, as a second prefix
+#   cache.
 # - **Who may preempt.** There a *running* request that needs a block takes it from the least urgent.
 #   A waiting one, with all slots taken, waits, however urgent it is: issue 40004, open as this was
 #   written. Your `_find_room` does more. SGLang has `--enable-priority-scheduling`, and a threshold
@@ -1122,7 +1153,7 @@ ladder("preemptive")
 #
 # Next: notebook 09, many models and many replicas. First, your progress.
 
-# %% [markdown] lang="ko" of="32663b4b"
+# %% [markdown] lang="ko" of="3251ba01"
 # ## vLLM과 Triton Inference Server에서는
 #
 # - **정책**은 vLLM에 둘 있습니다. `--scheduling-policy fcfs` 또는 `priority`이며, 대기 큐의 클래스가 곧

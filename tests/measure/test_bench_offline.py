@@ -96,3 +96,34 @@ def test_the_text_is_part_of_the_package():
 
     assert len(of_text.TEXT.read_text(encoding="utf-8").split()) > 1000
     assert '"**/*.txt"' in (paths.repo_root() / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_transformers_answers_the_same_requests_beside_it(tmp_path):
+    file, asked = tmp_path / "o.json", tmp_path / "w.jsonl"
+    lines = [
+        {"id": f"r{n}", "prompt_token_ids": [5] * n, "max_tokens": n, "ignore_eos": True}
+        for n in (3, 6, 4, 5, 2)
+    ]
+    asked.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    options = ["--workload", str(asked), "--runs", "1", "--transformers", "--attention", "torch"]
+    assert cli.main(["offline", "--model", "tiny", *options, "--json", str(file)]) == 0
+    done = json.loads(file.read_text(encoding="utf-8"))
+    assert done["device"] == "cpu, attention torch"
+    names = [row["engine"] for row in done["transformers"]]
+    assert names == ["transformers, batches of 4", "transformers, continuous batching"]
+    assert {row["tokens"] for row in done["transformers"]} == {20} == {done["rows"][0]["tokens"]}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (["--cuda-graphs"], "--cuda-graphs is for a GPU"),
+        (["--dtype", "float16"], "take bfloat16"),
+        (["--dtype", "int8", "--transformers"], "choose another"),
+        (["--attention", "flash"], "invalid choice"),
+    ],
+)
+def test_what_cannot_be_measured_together_is_refused(line, told, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["offline", "--model", "tiny", *line])
+    assert ended.value.code == 2 and told in capsys.readouterr().err

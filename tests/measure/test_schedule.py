@@ -126,6 +126,18 @@ class Forgetful(Scheduler):
         return []
 
 
+class Leaves(Scheduler):
+    def plan(self, now):
+        raise SystemExit
+
+
+class Strange(Scheduler):
+    def plan(self, now):
+        plan = super().plan(now)
+        plan.chunks = [*plan.chunks.values()]
+        return plan
+
+
 class Refuses(Scheduler):
     def add(self, request):
         raise AttributeError("no line")
@@ -137,6 +149,8 @@ class Refuses(Scheduler):
         (Lazy, IDLE_STEPS, "compute nothing"),
         (Broken, 2, "plan raised KeyError: 'a'"),
         (Silent, 0, "plan gave None"),
+        (Leaves, 0, "plan raised SystemExit"),
+        (Strange, 0, "what plan gave can't be read: it raised AttributeError: 'list' object"),
         (Forgetful, 100 + 5 * 12, "more than these requests can need"),
         (Refuses, 0, "add raised AttributeError: no line"),
     ],

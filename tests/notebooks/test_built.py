@@ -31,6 +31,17 @@ def test_what_a_learner_opens_holds_no_solution(path):
         assert cell.metadata["tags"] == ["raises-exception"]
 
 
+@pytest.mark.parametrize("path", BUILT, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_both_languages_have_the_same_code_so_that_one_of_them_is_run(path):
+    def code(path):
+        cells = nbformat.read(path, as_version=4).cells
+        said = [c for c in cells if c.cell_type == "code"]
+        return [(c.id, c.source.replace(', language="ko"', ""), c.metadata) for c in said]
+
+    other = path.parent.parent if path.parent.name == "ko" else path.parent / "ko"
+    assert code(path) == code(other / path.name)
+
+
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 def test_a_solution_has_been_run_to_its_end_without_an_error(path):
     code = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]

@@ -4,6 +4,7 @@ import pytest
 from serving_process import completion, until
 
 from labkit.rungs import RUNGS
+from labkit.serving import options
 
 PROMPTS = ["Tea is", "Once upon a time", "x" * 40]
 CANNOT = {
@@ -86,3 +87,17 @@ def test_a_model_that_cannot_load_ends_the_server_there_too(server, home):
     failing = server(home, "--num-blocks", 4, "--max-model-len", 400, ready=False)
     assert failing.exit_status() == 1
     assert "400" in failing.said() and "Traceback" not in failing.said()
+
+
+def test_the_attention_can_be_chosen(server, shared):
+    assert server("--attention", "torch").text() == shared.text()
+
+
+def test_an_attention_that_cannot_be_is_refused_before_anything_is_loaded(capsys):
+    for line, told in (
+        (["--attention", "torch", "--rung", "naive"], "labkit's decoder"),
+        (["--attention", "flash"], "invalid choice"),
+    ):
+        with pytest.raises(SystemExit):
+            options.parse(["--model", "tiny", *line])
+        assert told in capsys.readouterr().err

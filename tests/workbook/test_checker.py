@@ -1,5 +1,8 @@
 """Whatever a learner's part does, the notebook gets a finding and goes on."""
 
+import os
+import time
+
 import pytest
 
 from labkit.workbook import checker, findings, registry
@@ -7,6 +10,7 @@ from labkit.workbook.parts import Hole
 
 ITEM = registry.get("00.1")
 HEADER, _, _ = Hole.of(ITEM).blank.rpartition("...")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
 def finding(body, seconds=5.0):
@@ -208,3 +212,49 @@ def test_strange_values_are_wrong_or_crashed_and_can_be_shown(body):
     shown = findings.report(ITEM, found, 5.0)
     assert len(shown._repr_html_().encode()) + len(repr(shown).encode()) < 20_000
     assert reference_passes()
+
+STAYS = "if os.fork() == 0:\n        time.sleep(600)\n        os._exit(0)\n    return 0.0, 'memory'"
+
+
+@needs_fork
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        (f"import os, time\n    {STAYS}", "wrong"),
+        ("import os\n    os.fork()\n    return 0.0, 'memory'", "wrong"),
+        ("import subprocess\n    subprocess.Popen(['sleep', '600'])\n    return 1", "wrong"),
+        (f"import os, time\n    {STAYS.replace('return', 'os.abort() #')}",
+         "crashed"),
+    ],
+)  # fmt: skip
+def test_what_a_part_starts_ends_with_its_check(body, outcome):
+    """And a copy of the worker speaks to nobody, nor keeps its pipe open."""
+    worker = checker._worker
+    assert reference_passes()
+    group = worker.process.pid
+    found = finding(body)
+    assert (found.outcome, found.endless) == (outcome, False)
+    assert reference_passes()
+    assert worker.process.pid != group
+    with pytest.raises(ProcessLookupError):
+        wait_until_gone(group)
+    assert finding("return 0.0, 'memory'").outcome == "wrong"
+
+
+def wait_until_gone(group):
+    """Raises ProcessLookupError when nobody is in the group any more."""
+    for _ in range(200):
+        os.killpg(group, 0)
+        time.sleep(0.05)
+
+
+def test_a_long_error_is_cut():
+    found = finding("raise ValueError('x' * 3_000_000)")
+    assert found.outcome == "crashed"
+    assert found.error.splitlines()[-1].startswith("ValueError: xxx")
+    assert len(findings.report(ITEM, found, 5.0)._repr_html_()) < 100_000
+
+
+def test_a_part_that_calls_everything_the_same_spoils_no_later_check():
+    finding("import labkit.workbook.worker as w; w.same = lambda a, b: True; return 0.0, ''")
+    assert finding("return 0.0, 'memory'").outcome == "wrong"

@@ -104,6 +104,25 @@ def test_a_part_that_ends_the_process_or_makes_no_tokens_is_told_too():
     assert of_naive().failed["why"] == "crashed"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_what_a_part_has_started_holds_nobody_up_and_ends(tmp_path):
+    """It has the pipe open, through which the process speaks."""
+    stays = (
+        "import os, time\n    if os.fork() == 0:\n        time.sleep(600)\n"
+        f"    open({str(tmp_path / 'group')!r}, 'w').write(str(os.getpgrp()))\n"
+        "    os._exit(3)\n    token_id = next_token("
+    )
+    save("01.2", "token_id = next_token(", stays)
+    found = of_naive()
+    assert (found.failed["why"], found.failed["status"]) == ("ended", 3)
+    group = int((tmp_path / "group").read_text())
+    assert group != os.getpgrp()
+    with pytest.raises(ProcessLookupError):
+        for _ in range(200):
+            os.killpg(group, 0)
+            time.sleep(0.05)
+
+
 def test_a_damaged_part_is_left_out_and_told():
     parts.save_part("01.2", "def step(self):\n    return oops(\n")
     found = of_naive()
@@ -163,7 +182,11 @@ def test_rows_are_kept_by_machine_device_model_and_text(folders, monkeypatch):
     assert ladder_rows.key_of("tiny", "cpu") != key
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"naive": 5}', '{"naive": {"date": ""}}'])
+HALF = '{"naive": {"rung": "naive", "tokens_per_s": 5, "date": "2026-11-30"}}'
+DAMAGED = ["", "[]", "{", '{"naive": 5}', '{"naive": {"date": ""}}', HALF, "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=[text[:30] for text in DAMAGED])
 def test_a_damaged_file_of_rows_is_as_none(text):
     paths.write_atomic(ladder_rows.path_of("k"), text)
     assert ladder_rows.kept("k") == {}

@@ -1,6 +1,9 @@
 """Predictions are kept when the slider moves, and compared with what was measured."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -75,3 +78,37 @@ def test_a_damaged_file_is_put_aside_and_not_overwritten(my):
     damaged = list(my.glob("answers.damaged-*.json"))
     assert [file.read_text(encoding="utf-8") for file in damaged] == ['{"5": 1,}']
     assert set(predictions.kept("answers.json")) == {"6"}
+
+
+@pytest.mark.parametrize("odd", ["NaN", "1e999", "true", '"3"', "[]", "null"])
+def test_a_prediction_that_is_no_number_counts_as_none(my, odd):
+    (my / "predictions.json").write_text(f'{{"k": {odd}}}', encoding="utf-8")
+    assert "no prediction" in repr(compare("k", 3.0, "s"))
+    assert predict("k", low=1, high=9, unit="s").slider.value == 1
+
+
+def test_an_answer_that_cannot_be_kept_is_shown_and_nothing_raises(my, monkeypatch):
+    (my / "file").write_text("a file, no folder", encoding="utf-8")
+    monkeypatch.setenv("LABKIT_MY", str(my / "file"))
+    said = repr(answer(6, ratio=2.5))
+    assert "2.5" in said and "could not be written" in said and "kept for the report" not in said
+
+
+def test_two_notebooks_at_once_lose_no_answer(my):
+    """Each of three processes keeps 40 entries of its own, once."""
+    code = (
+        "import sys; from labkit.workbook import predictions\n"
+        "for i in range(40): predictions.keep('answers.json', sys.argv[1] + str(i), i)"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code, name]) for name in "abc"]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert len(predictions.kept("answers.json")) == 120
+    assert [file.name for file in my.iterdir()] == ["answers.json"]
+
+
+def test_a_lock_that_was_left_behind_holds_nobody_up(my):
+    lock = my / ".answers.json.lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    answer(6, ratio=2)
+    assert predictions.kept("answers.json") and not lock.exists()

@@ -73,6 +73,24 @@ def test_a_damaged_part_file_falls_back_and_says_so(my, capsys):
     assert "no longer fits" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("line", ["nonlocal x", "exit()"])
+def test_a_part_with_which_its_module_cannot_be_executed_falls_back_and_says_so(line, capsys):
+    parts.save_part("00.1", f"{mark(line)}{HOLE.blank.replace('...', line)}")
+    assert session.use("00.1")(4, 80, 2, 10) == (8.0, "memory")
+    assert "no longer fits" in capsys.readouterr().out
+
+
+def mark(line):
+    """`exit()` is run as the module is: in a decorator."""
+    return "@exit()\n" if line == "exit()" else ""
+
+
+def test_settings_nested_too_deep_are_no_reason_to_fail(my):
+    my.mkdir()
+    (my / "settings.json").write_text("[" * 100_000, encoding="utf-8")
+    assert session.start("00")
+
+
 def test_hints_go_from_invariant_to_sketch_to_where_the_solution_is():
     said = [repr(session.hint("00.1")) for _ in range(3)]
     assert "Hint 1 of 2" in said[0]

@@ -70,6 +70,22 @@ def test_nothing_to_show_is_said(shown, capsys):
     assert [type(one) for one in shown] == [Picture, Picture]  # there is nothing to scrub
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_refused_in_words(number, shown):
+    point = BatchPoint(4, number, 0.1, 0.1, 1.0, 100)
+    with pytest.raises(ValueError, match="tokens_per_s of batch 4 is (nan|inf)"):
+        widgets.batch_explorer([point], "t")
+    with pytest.raises(ValueError, match="a time of lane 'a' is (nan|inf)"):
+        widgets.streaming_race({"a": [(0.1, "x"), (number, "y")]}, "t")
+    assert not shown
+
+
+def test_names_that_the_font_has_no_letters_for_cause_no_warning(shown, recwarn):
+    widgets.streaming_race({"한국어": [(0.1, "안녕")], "<script>": [(0.2, "😀")]}, "🔥")
+    assert shown[0]._repr_png_()[0].startswith(b"\x89PNG")
+    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
+
+
 def test_what_is_handed_to_the_browser_is_json():
     for made in (
         data.timeline_data(schedule(), "t"),

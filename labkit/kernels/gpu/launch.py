@@ -8,7 +8,7 @@ import torch
 from labkit.kernels.gpu import paged
 
 LEAST_ROWS = 16  # of a product of matrices
-TILE_BYTES = 16384  # of the keys of a tile
+TILE_NUMBERS = {2: 8192, 4: 2048}  # in the keys of a tile, by their bytes: more would spill
 MOST_SPLITS = 64
 PROGRAMS_PER_PROCESSOR = 4  # of a GPU's multiprocessors, so that there is work while some wait
 NO_WINDOW = 2**30
@@ -32,7 +32,7 @@ def power_of_two(number: int) -> int:
 
 def decode_sizes(itemsize: int, head_dim: int, group: int) -> Sizes:
     """For keys of so many bytes a number, and `group` query heads for each kv head."""
-    tile = TILE_BYTES // (power_of_two(head_dim) * itemsize)
+    tile = TILE_NUMBERS[itemsize] // power_of_two(head_dim)
     rows = max(power_of_two(group), LEAST_ROWS)
     return Sizes(min(max(tile, 16), 64), rows, num_warps=4, num_stages=2)
 

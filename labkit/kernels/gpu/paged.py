@@ -92,8 +92,9 @@ def walk(
     """Attention of `query` `[ROWS, DIM]` to the tiles `begin` to `end` (exclusive) of a sequence.
 
     Tile t holds the tokens at places t * TILE and following. Row i sees the places up to its own,
-    `seen[i]`, and of these the last `window`. Scores are query · key * scale. Returns
-    (most, total, acc) as `online_softmax` does.
+    `seen[i]`, and of these the last `window`. Scores are query · key * scale, here to base 2
+    (LOG2_E). What lies behind the last place that any row sees is not read. Returns (most, total,
+    acc) as `online_softmax` does, which begin at LOWEST, 0 and 0.
     """
     most = tl.full([ROWS], LOWEST, tl.float32)
     total, acc = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, DIM], tl.float32)

@@ -83,13 +83,17 @@ def rungs(text: str) -> list[str]:
     return list(dict.fromkeys(text.split(",")))
 
 
-def dtype(text: str) -> str:
-    """A precision that labkit's decoder has on a CPU."""
-    if text not in CPU_DTYPES:
-        raise argparse.ArgumentTypeError(
-            f"dtype {text!r} is not known; accepted are {', '.join(CPU_DTYPES)}"
-        )
-    return text
+def one_of(dtypes: tuple[str, ...]) -> Callable[[str], str]:
+    """A precision among `dtypes`."""
+
+    def read(text: str) -> str:
+        if text not in dtypes:
+            raise argparse.ArgumentTypeError(
+                f"dtype {text!r} is not known; accepted are {', '.join(dtypes)}"
+            )
+        return text
+
+    return read
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -101,13 +105,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_dtype(parser: argparse.ArgumentParser) -> None:
+def add_dtype(parser: argparse.ArgumentParser, dtypes: tuple[str, ...] = CPU_DTYPES) -> None:
+    """`dtypes` are those that labkit's decoder has on a CPU, unless told otherwise."""
     parser.add_argument(
         "--dtype",
-        type=dtype,
+        type=one_of(dtypes),
         default="float32",
         metavar="DTYPE",
-        help=f"{', '.join(CPU_DTYPES)} (default: float32)",
+        help=f"{', '.join(dtypes)} (default: float32)",
     )
 
 

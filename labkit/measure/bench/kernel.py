@@ -1,10 +1,13 @@
 """`bench kernel`: paged attention in Triton, the kernel language: errors, machine code, speed."""
 
+import ast
+import hashlib
 import json
 import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from pathlib import Path
 
 from labkit.console import Stages
 from labkit.measure.bench import arguments
@@ -82,7 +85,9 @@ def run(options: Namespace, report: Report) -> None:
         raise RuntimeError("triton is not installed; it is there for Linux only") from None
     on_gpu = torch.cuda.is_available()
     card = torch.cuda.get_device_name() if on_gpu else "none"
-    report.header(FORMULAS, options.seed, gpu=card, triton=triton.__version__)
+    report.header(
+        FORMULAS, options.seed, gpu=card, triton=triton.__version__, sources=sources()
+    )
     stages = Stages(2 + on_gpu - options.no_needs, sys.stderr)
     with stages.stage("errors") as tell:
         rows = [tell_row(row, tell) for row in errors(on_gpu)]
@@ -100,6 +105,20 @@ def run(options: Namespace, report: Report) -> None:
         report.note("There is no GPU here: nothing is said of speed. Errors are the interpreter's.")
 
 
+def sources() -> str:
+    """A name of the kernels and their sizes as they are now, words aside: twelve hex digits."""
+    from labkit.kernels.gpu import launch, paged
+
+    name = hashlib.sha256()
+    for module in (launch, paged):
+        tree = ast.parse(Path(module.__file__).read_bytes())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                node.body = node.body[bool(ast.get_docstring(node)) :]
+        name.update(ast.dump(tree).encode())
+    return name.hexdigest()[:12]
+
+
 def tell_row(row: dict, tell) -> dict:
     tell(" ".join(str(value) for value in [*row.values()][:3]))
     return row
@@ -113,7 +132,8 @@ def errors(on_gpu: bool) -> Iterator[dict]:
         yield from kernel_cases.errors("cuda")
     else:
         module = "labkit.measure.bench.kernel_cases"
-        yield from lines_of(module, kernel_cases.in_environment(interpret=True), "")
+        asked = json.dumps([kernel_cases.DTYPES, kernel_cases.HEAD_DIMS])
+        yield from lines_of(module, kernel_cases.in_environment(interpret=True), asked)
 
 
 def needs() -> Iterator[dict]:

@@ -1,6 +1,7 @@
 """Random paged batches with a float64 oracle: how far each kernel is from the definition.
 
-    python -m labkit.measure.bench.kernel_cases     the table as JSON lines, by the interpreter
+    python -m labkit.measure.bench.kernel_cases     [dtypes, head sizes] in, JSON lines out: the
+                                                    table, by the interpreter
 """
 
 import json
@@ -61,13 +62,13 @@ def oracle(batch, q: torch.Tensor, own: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat(rows)
 
 
-def errors(device: str) -> Iterator[dict]:
+def errors(device: str, dtypes=DTYPES, head_dims=HEAD_DIMS) -> Iterator[dict]:
     """The largest error of the Triton kernels for every dtype, head size and kind of batch, as a
     share of the result where that is above 1."""
     from labkit.kernels.gpu.launch import TritonAttention
 
-    for dtype in DTYPES:
-        for head_dim in HEAD_DIMS:
+    for dtype in dtypes:
+        for head_dim in head_dims:
             row = {"dtype": dtype, "head_dim": head_dim}
             for kind, lengths in LENGTHS.items():
                 batch, q, kv, own = paged_case(
@@ -86,7 +87,7 @@ def main() -> int:
         print("set TRITON_INTERPRET=1 before this process starts", file=sys.stderr)
         return 2
     interpreted.mend_products()
-    for row in errors("cpu"):
+    for row in errors("cpu", *json.load(sys.stdin)):
         print(json.dumps(row), flush=True)
     return 0
 

@@ -7,8 +7,9 @@ from argparse import Namespace
 from dataclasses import replace
 
 from labkit.console import Stages
+from labkit.kernels import IMPLEMENTATIONS, default_for
 from labkit.measure import workload
-from labkit.measure.bench import arguments, slots
+from labkit.measure.bench import arguments, peers, slots
 from labkit.measure.bench.drive import Run, drive, forget_prefixes
 from labkit.measure.bench.report import Column, Report, megabytes, milliseconds, percent
 from labkit.measure.bench.watch import timed_calls
@@ -31,7 +32,11 @@ caching is off unless asked for, since others are compared that way.
   perplexity  exp(mean negative log-likelihood) of a fixed text of about 1,400 tokens in windows
               of 512, for this dtype and float32 (--perplexity)
 
+With --transformers the same requests go through transformers as well, the best of the runs: in
+batches of 4, and by its own continuous batching.
+
   python3 -m labkit bench offline --dtype int8 --perplexity
+  python3 -m labkit bench offline --device cuda --dtype bfloat16 --cuda-graphs --transformers
   python3 -m labkit bench offline --workload mix16.jsonl --dtype float32 --json offline.json"""
 
 FORMULAS = [
@@ -52,6 +57,11 @@ SLOT_COLUMNS = [
     Column("unused_share", "of the reserved", percent),
     Column("source", "source"),
 ]
+PEER_COLUMNS = [
+    Column("engine", "engine"),
+    Column("tokens", "tokens", "{:,}"),
+    Column("tokens_per_s", "tokens/s", "{:.1f}"),
+]
 LOAD_COLUMNS = [Column("name", "until ready"), Column("seconds", "seconds", "{:.2f}")]
 PERPLEXITY_COLUMNS = [
     Column("dtype", "dtype"),
@@ -63,7 +73,7 @@ PERPLEXITY_COLUMNS = [
 def add_options(parser) -> None:
     arguments.add_workload(parser)
     arguments.add_model(parser)
-    arguments.add_dtype(parser)
+    arguments.add_dtype(parser, (*arguments.CPU_DTYPES, "float16"))
     for name, default in [("runs", 3), ("max-num-batched-tokens", 512), ("max-num-seqs", 64)]:
         parser.add_argument(
             f"--{name}",
@@ -72,14 +82,32 @@ def add_options(parser) -> None:
             metavar="N",
             help=f"default: {default}",
         )
+    parser.add_argument("--device", default="cpu", help="cpu (default), or cuda")
+    parser.add_argument(
+        "--attention", choices=IMPLEMENTATIONS, help="default: the fastest on the device"
+    )
+    parser.add_argument("--cuda-graphs", action="store_true", help="replay decode steps on a GPU")
+    parser.add_argument("--transformers", action="store_true", help="beside it, for comparison")
     parser.add_argument("--prefix-caching", action="store_true", help="share equal prefixes")
     parser.add_argument("--perplexity", action="store_true", help="of a fixed text; some seconds")
+
+
+def contradiction(options: Namespace) -> str | None:
+    on_gpu = options.device != "cpu"
+    if options.cuda_graphs and not on_gpu:
+        return "--cuda-graphs is for a GPU; add --device cuda"
+    if options.dtype == "float16" and not on_gpu:
+        return "--dtype float16 is for a GPU; take bfloat16, or add --device cuda"
+    if options.dtype == "int8" and (on_gpu or options.transformers):
+        return "--dtype int8 is labkit's on a CPU; choose another for this comparison"
+    return None
 
 
 def run(options: Namespace, report: Report) -> None:
     """Loads, runs, and prints what each took."""
     asked, source = arguments.workload_of(options)
-    stages = Stages(1 + options.runs + options.perplexity, sys.stderr)
+    others = options.perplexity + options.transformers
+    stages = Stages(1 + options.runs + others, sys.stderr)
     with stages.stage(f"loading {options.model} in {options.dtype}"):
         loaded, engine, load = load_engine(options)
         requests = workload.to_requests([replace(r, arrival_s=0.0) for r in asked], loaded)
@@ -88,6 +116,8 @@ def run(options: Namespace, report: Report) -> None:
         options.seed,
         model=options.model,
         dtype=options.dtype,
+        device=f"{options.device}, attention {options.attention or default_for(options.device)}"
+        f"{', CUDA graphs' if options.cuda_graphs else ''}",
         workload=f"{source}: {len(asked)} requests, all at once",
         limits=f"{options.max_num_seqs} requests and {options.max_num_batched_tokens} tokens a "
         f"step, prefix caching {'on' if options.prefix_caching else 'off'}",
@@ -103,6 +133,13 @@ def run(options: Namespace, report: Report) -> None:
     tell_runs(runs, report)
     tell_memory(engine, loaded_rss, report)
     tell_slots(engine, requests, runs[-1], watched, report)
+    if options.transformers:
+        with stages.stage("transformers") as tell:
+            del engine, watched  # memory holds one model at a time
+            rows = peers.rows(
+                options.model, options.dtype, options.device, requests, options.runs, tell
+            )
+        report.table("transformers", PEER_COLUMNS, rows)
     if options.perplexity:
         with stages.stage("perplexity") as tell:
             rows = perplexities(loaded, options, tell)
@@ -125,7 +162,9 @@ def load_engine(options: Namespace) -> tuple:
     imports = time.perf_counter() - began
     began = time.perf_counter()
     with timed_calls(loading, "read_tokenizer", "tiny_tokenizer") as tokenizer:
-        loaded = loading.load_decoder(options.model, dtype=options.dtype)
+        loaded = loading.load_decoder(
+            options.model, dtype=options.dtype, device=options.device, attention=options.attention
+        )
     weights = time.perf_counter() - began
     engine = rungs.make(
         "continuous",
@@ -133,6 +172,7 @@ def load_engine(options: Namespace) -> tuple:
         max_num_seqs=options.max_num_seqs,
         max_num_batched_tokens=options.max_num_batched_tokens,
         prefix_caching=options.prefix_caching,
+        cuda_graphs=options.cuda_graphs,
     )
     ready = time.time() - psutil.Process().create_time()
     parts = {

@@ -160,7 +160,8 @@ def add_cost(group) -> None:
     }.items():
         group.add_argument(f"--{name}", type=number(0), metavar="X", help=f"with a card: {text}")
     group.add_argument("--model", metavar="NAME", help="to measure (default: smollm2-135m)")
-    group.add_argument("--dtype", type=arguments.dtype, help="to measure (default: float32)")
+    dtypes = arguments.one_of(arguments.CPU_DTYPES)
+    group.add_argument("--dtype", type=dtypes, help="to measure (default: float32)")
 
 
 def add_slo(group) -> None:

@@ -69,6 +69,7 @@ LEAVING = Exercise(
     minutes=15,
     difficulty=2,
     cases=(
+        Case("nobody_at_all", _leave([], []), _left([{}], [[]], []), _draw_memory),
         Case(
             "nobody_has_ended",
             _leave(["a"], []),
@@ -86,6 +87,14 @@ LEAVING = Exercise(
             "the_first_ends_early",
             _leave(["a", "b"], ["a"]),
             _left([{"a": [], "b": [1]}], [["a", "b"]], ["a"]),
+            _draw_memory,
+        ),
+        Case(
+            "the_last_row_ends_first",
+            _leave(["a", "b"], ["b"], ["a"]),
+            _left(
+                [{"a": [0], "b": []}, {"a": [], "b": []}], [["a", "b"], []], ["b", "a"]
+            ),
             _draw_memory,
         ),
         Case(
@@ -130,6 +139,10 @@ LEAVING = Exercise(
         ),
         Mistake("never_given_back", ((RELEASE, ""),)),
         Mistake("ends_with_its_first", (("    if all(", "    if any("),)),
+        Mistake(
+            "ends_with_its_last_row",
+            ((EMPTY, "not self.batch or self.batch[-1].state is State.FINISHED"),),
+        ),
         Mistake("ends_only_together", ((EMPTY, "len(ended) == len(self.batch)"),)),
         Mistake(
             "rows_close_up",

@@ -23,6 +23,13 @@ def _best(*runs, **limits):
     return observe
 
 
+def _order_kept(part):
+    """Two runs, not in the order of their batch sizes."""
+    made = [part.BatchRun(size, 4.0, ()) for size in (8, 4)]
+    part.best_batch(made)
+    return {"batch sizes of `runs` afterwards": [run.batch_size for run in made]}
+
+
 def _is(size):
     return {"best batch": size}
 
@@ -70,8 +77,18 @@ BEST_BATCH = Exercise(
                   (4, 4.0, [(0.1, 0.1)] + [(2.6, 0.1)] * 3), ttft_limit=2.0),
             _is(1),
         ),
+        Case("order_kept", _order_kept, {"batch sizes of `runs` afterwards": [8, 4]}),
     ),
     mistakes=(
+        Mistake(
+            "sorted_in_place",
+            (
+                (
+                    "    for run in sorted(runs, key=lambda run: run.batch_size):",
+                    "    runs.sort(key=lambda run: run.batch_size)\n    for run in runs:",
+                ),
+            ),
+        ),
         Mistake(
             "throughput",
             ((IN_TIME, "in_time = run.latencies"), (f" if {TPOT_MET}", "")),

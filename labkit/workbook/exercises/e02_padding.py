@@ -106,7 +106,8 @@ def _ask(sequences):
         from labkit.workbook.fakes_batching import PaddedModel
 
         model = PaddedModel()
-        logits = part.next_logits(model, [list(s) for s in sequences], 7)
+        given = [list(s) for s in sequences]
+        logits = part.next_logits(model, given, 7)
         shape = list(getattr(logits, "shape", ()))
         return {
             "next tokens": logits.argmax(-1).tolist() if len(shape) == 2 else None,
@@ -115,6 +116,7 @@ def _ask(sequences):
             "columns of logits made": model.logits_made,
             "use_cache": model.use_cache,
             "gradients kept": model.kept_gradients,
+            "sequences changed": given != [list(s) for s in sequences],
         }
 
     return observe
@@ -129,6 +131,7 @@ def _answer(tokens, columns):
         "columns of logits made": [1],
         "use_cache": [False],
         "gradients kept": False,
+        "sequences changed": False,
     }
 
 
@@ -206,6 +209,17 @@ NEXT_LOGITS = Exercise(
             ),
         ),
         Mistake("last_row", (("logits[:, -1]", "logits[-1]"),)),
+        Mistake(
+            "padded_in_place",
+            (
+                (
+                    "    token_ids, mask = left_pad(sequences, pad_token_id)",
+                    "    token_ids, mask = left_pad(sequences, pad_token_id)\n"
+                    "    for sequence, row in zip(sequences, token_ids):\n"
+                    "        sequence[:] = row",
+                ),
+            ),
+        ),
         Mistake("all_columns", (("            logits_to_keep=1,\n", ""),)),
         Mistake("row_by_row", ((PASS_OVER_ALL, PASS_OVER_EACH),)),
         Mistake("cache_left_on", (("            use_cache=False,\n", ""),)),

@@ -42,6 +42,16 @@ def _scored(part):
     return _plain(part.attend(q, kv, 1)[0, 0, :2])
 
 
+def _large(part):
+    """Two tokens. The second key scores 200 with both queries, and only the second sees it."""
+    import torch
+
+    q, kv = torch.zeros(2, 1, 4), torch.zeros(2, 1, 2, 4)
+    q[..., 0], kv[0, 0, 1, 0] = 20.0, 20.0
+    kv[1, 0, 0, 0], kv[1, 0, 1, 1] = 1.0, 1.0
+    return {"weights": _plain(part.attend(q, kv, 0)[:, 0, :2])}
+
+
 def _heads(part):
     """Six query heads over two kv heads; the values of kv head j are j + 1 at every position."""
     import torch
@@ -75,6 +85,16 @@ FROM_TRANSFORMERS = [
     [[0.8476, -0.5044], [0.7179, 0.0], [-0.2242, 0.6698], [0.1698, 0.3302]],
 ]
 
+SCALED = """\
+    out = F.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=sees, is_causal=start == 0, enable_gqa=True
+    )"""
+WITH_EXP = """\
+    group = q.shape[1] // kv.shape[1]
+    scores = queries @ keys.repeat_interleave(group, 1).mT / q.shape[2] ** 0.5
+    weights = scores.exp() * causal_mask(len(q), start, q.device)
+    out = weights / weights.sum(-1, keepdim=True) @ values.repeat_interleave(group, 1)"""
+
 ATTEND = Exercise(
     id="03.2",
     module="labkit.kernels.reference",
@@ -104,6 +124,7 @@ ATTEND = Exercise(
             {"shape": [1, 6, 2], "kv head of each head": [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]},
         ),
         Case("all_of_it", _all_of_it, FROM_TRANSFORMERS),
+        Case("large_scores", _large, {"weights": [[1.0, 0.0], [0.0, 1.0]]}, _draw),
     ),
     mistakes=(
         Mistake(
@@ -157,6 +178,7 @@ ATTEND = Exercise(
             ),
         ),
         Mistake("no_scale", (("enable_gqa=True", "enable_gqa=True, scale=1.0"),)),
+        Mistake("overflows", ((SCALED, WITH_EXP),)),
         Mistake("heads_first", (("out[0].transpose(0, 1)", "out[0]"),)),
     ),
 )

@@ -52,6 +52,7 @@ SPAN = Exercise(
         Case("whole_prompt", _span([5, 6, 7], [], 0, 3), _expected([5, 6, 7], 0, True), _draw),
         Case("decode", _span([5, 6, 7], [8], 3, 1), _expected([8], 3, True), _draw),
         Case("first_chunk", _span([5, 6, 7, 8], [], 0, 2), _expected([5, 6], 0, False), _draw),
+        Case("chunk_of_one", _span([5, 6, 7, 8], [], 1, 1), _expected([6], 1, False), _draw),
         Case("last_chunk", _span([5, 6, 7, 8], [], 2, 2), _expected([7, 8], 2, True), _draw),
         Case(
             "prefix_found",
@@ -82,6 +83,10 @@ SPAN = Exercise(
         Mistake(
             "prompt_only",
             (("request.tokens_between(start, end)", "request.prompt_token_ids[start:end]"),),
+        ),
+        Mistake(
+            "one_is_decode",
+            (("end == request.num_tokens", "num_tokens == 1 or end == request.num_tokens"),),
         ),
         Mistake("samples_every_chunk", (("end == request.num_tokens", "True"),)),
         Mistake(

@@ -64,6 +64,12 @@ ALLOCATE = Exercise(
             draw_pool,
         ),
         Case(
+            "none_of_nothing",
+            _allocate(3, 0, free=[0, 1, 2]),
+            _state({"a": [0, 1, 2], "b": []}, [], {0: 1, 1: 1, 2: 1}),
+            draw_pool,
+        ),
+        Case(
             "all_or_nothing",
             _allocate(3, 2, free=[1, 3], holders={0: 1, 2: 2}),
             _state({"b": [1, 3]}, [], {0: 1, 1: 1, 2: 2, 3: 1}, refused=["a"]),
@@ -103,6 +109,10 @@ ALLOCATE = Exercise(
             ),
         ),
         Mistake("last_block_refused", (("count > self.num_free", "count >= self.num_free"),)),
+        Mistake(
+            "none_refused",
+            (("count > self.num_free", "count > self.num_free or not self.free_blocks"),),
+        ),
         Mistake("newest_evicted", (("last=False", "last=True"),)),
         Mistake("still_found", (("        self.forget(block_id)\n", ""),)),
         Mistake("nobody_holds_it", (("        self.ref_counts[block_id] = 1\n", ""),)),

@@ -18,6 +18,14 @@ def _free(*tables, free, holders, contents=None):
     return observe
 
 
+def _table_kept(part):
+    from labkit.workbook.fakes_paging import pool_in
+
+    table = [0, 1]
+    pool_in(part, [], {0: 1, 1: 1}).free(table)
+    return table
+
+
 def _free_twice(*tables, held):
     """Frees a block once too often. What is left in the pool after the error doesn't matter."""
 
@@ -62,6 +70,12 @@ FREE = Exercise(
             draw_pool,
         ),
         Case(
+            "shared_beginning",
+            _free([0, 1, 2], free=[3], holders={0: 2, 1: 2, 2: 1}),
+            pool_state({}, [2, 3], {0: 1, 1: 1}),
+            draw_pool,
+        ),
+        Case(
             "cached_sequence",
             _free([4, 1, 3], free=[0, 2], holders={1: 1, 3: 1, 4: 1}, contents={
                 4: "you are", 1: "a helpful", 3: "assistant",
@@ -94,9 +108,29 @@ FREE = Exercise(
             lambda part: _free_twice([0, 0], held=1)(part)["refused call"],
             1,
         ),
+        Case("table_kept", _table_kept, [0, 1]),
     ),
     mistakes=(
         Mistake("holders_ignored", (("ref_counts[block_id] -= 1", "ref_counts[block_id] = 0"),)),
+        Mistake(
+            "stops_at_shared",
+            (
+                (
+                    "        if self.ref_counts[block_id] == 0:\n            self.free_blocks[",
+                    "        if self.ref_counts[block_id] > 0:\n            break\n"
+                    "        if self.ref_counts[block_id] == 0:\n            self.free_blocks[",
+                ),
+            ),
+        ),
+        Mistake(
+            "table_emptied",
+            (
+                (
+                    "    for block_id in reversed(block_ids):\n",
+                    "    while block_ids:\n        block_id = block_ids.pop()\n",
+                ),
+            ),
+        ),
         Mistake("front_first", (("reversed(block_ids)", "block_ids"),)),
         Mistake(
             "double_free_accepted",

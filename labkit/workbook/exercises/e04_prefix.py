@@ -62,6 +62,7 @@ PREFIX = Exercise(
         _case("whole_prompt", [5], prompt=[*YOU_ARE, *A_HELPFUL]),
         _case("one_block_prompt", [], prompt=YOU_ARE),
         _case("after_a_preemption", [5, 2], prompt=YOU_ARE, output=[*A_HELPFUL, 1]),
+        _case("all_but_the_last", [5], prompt=YOU_ARE, output=A_HELPFUL),
         _case("not_full_yet", [5], prompt=[*YOU_ARE, 21, 22], later=[23, 24, 1], then=[5, 2]),
         _case("other_beginning", [], prompt=[*ASSISTANT, *A_HELPFUL, 1]),
         _case(
@@ -85,6 +86,15 @@ PREFIX = Exercise(
             ),
         ),
         Mistake("prompt_only", (("(request.num_tokens - 1)", "(request.num_prompt_tokens - 1)"),)),
+        Mistake(
+            "only_prompts_leave_one",
+            (
+                (
+                    "(request.num_tokens - 1)",
+                    "(request.num_tokens - (not request.output_token_ids))",
+                ),
+            ),
+        ),
         Mistake(
             "last_block_given_up",
             (

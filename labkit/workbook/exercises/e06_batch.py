@@ -13,11 +13,12 @@ FIELDS = (
     "query_lens",
     "context_lens",
 )
+AFTERWARDS = "block tables of the requests afterwards"
 
 
 def _draw(expected, found):
     """The first field that differs, as rows."""
-    for name in FIELDS:
+    for name in (*FIELDS, AFTERWARDS):
         if name in expected and expected[name] != found.get(name):
             return drawings.rows(expected[name], found.get(name), name=name)
     return None
@@ -29,7 +30,7 @@ def _batch(*spans, block_size=4):
     def observe(part):
         import torch
 
-        given = [part.Span(*span) for span in spans]
+        given = [part.Span(ids, start, [*table], *more) for ids, start, table, *more in spans]
         try:
             batch = part.FlatBatch.build(given, block_size, "cpu")
         except ValueError:
@@ -43,6 +44,7 @@ def _batch(*spans, block_size=4):
             "tensors": sorted(tensors),
             "dtypes": sorted({str(tensor.dtype) for tensor in tensors.values()}),
             "block_size": batch.block_size,
+            AFTERWARDS: [list(span.block_table) for span in given],
         }
 
     return observe
@@ -58,8 +60,10 @@ def _fields(tokens, positions, slots, tables, query_start, rows, query_lens, con
     }
 
 
-def _case(name, observe, expected):
-    return Case(name, observe, expected, draw=_draw)
+def _case(name, spans, expected):
+    if "refused" not in expected:
+        expected = {**expected, AFTERWARDS: [[*table] for _, _, table, *_ in spans]}
+    return Case(name, _batch(*spans), expected, draw=_draw)
 
 
 BUILD = Exercise(
@@ -72,17 +76,22 @@ BUILD = Exercise(
     cases=(
         _case(
             "one_prompt",
-            _batch(([11, 12, 13], 0, [0])),
+            [([11, 12, 13], 0, [0])],
             _fields([11, 12, 13], [0, 1, 2], [0, 1, 2], [[0]], [0, 3], [2], [3], [3]),
         ),
         _case(
             "one_token",
-            _batch(([15], 4, [2, 5])),
+            [([15], 4, [2, 5])],
             _fields([15], [4], [20], [[2, 5]], [0, 1], [0], [1], [5]),
         ),
         _case(
+            "full_block",
+            [([11, 12, 13, 14], 0, [3, 6])],
+            _fields([11, 12, 13, 14], [0, 1, 2, 3], [12, 13, 14, 15], [[3]], [0, 4], [3], [4], [4]),
+        ),
+        _case(
             "two_requests",
-            _batch(([11, 12], 0, [3]), ([21, 22, 23], 0, [1])),
+            [([11, 12], 0, [3]), ([21, 22, 23], 0, [1])],
             _fields(
                 [11, 12, 21, 22, 23],
                 [0, 1, 0, 1, 2],
@@ -96,7 +105,7 @@ BUILD = Exercise(
         ),
         _case(
             "chunk",
-            _batch(([31, 32, 33], 3, [6, 2], False), ([41], 1, [4])),
+            [([31, 32, 33], 3, [6, 2], False), ([41], 1, [4])],
             _fields(
                 [31, 32, 33, 41],
                 [3, 4, 5, 1],
@@ -110,19 +119,19 @@ BUILD = Exercise(
         ),
         _case(
             "nobody_samples",
-            _batch(([51, 52], 0, [7], False)),
+            [([51, 52], 0, [7], False)],
             _fields([51, 52], [0, 1], [28, 29], [[7]], [0, 2], [], [2], [2]),
         ),
         _case(
             "blocks_ahead",
-            _batch(([61], 3, [5, 9, 8]), ([71], 4, [1, 2])),
+            [([61], 3, [5, 9, 8]), ([71], 4, [1, 2])],
             _fields(
                 [61, 71], [3, 4], [23, 8], [[5, 9], [1, 2]], [0, 1, 2], [0, 1], [1, 1], [4, 5]
             ),
         ),
         _case(
             "mixed",
-            _batch(([15], 8, [2, 5, 0]), ([21, 22], 0, [1]), ([31, 32], 2, [3], False)),
+            [([15], 8, [2, 5, 0]), ([21, 22], 0, [1]), ([31, 32], 2, [3], False)],
             _fields(
                 [15, 21, 22, 31, 32],
                 [8, 0, 1, 2, 3],
@@ -134,7 +143,7 @@ BUILD = Exercise(
                 [9, 2, 4],
             ),
         ),
-        _case("table_too_short", _batch(([15], 4, [2])), {"refused": "ValueError"}),
+        _case("table_too_short", [([15], 4, [2])], {"refused": "ValueError"}),
     ),
     mistakes=(
         Mistake("everybody_samples", ((" if s.samples]", "]"),)),
@@ -168,6 +177,25 @@ BUILD = Exercise(
             ),
         ),
         Mistake("padded_with_minus_1", (("*[0] * (width", "*[-1] * (width"),)),
+        Mistake(
+            "padded_in_place",
+            (
+                (
+                    "        [*s.block_table[:width], *[0] * (width - len(s.block_table))]",
+                    "        s.block_table.extend([0] * (width - len(s.block_table)))"
+                    " or s.block_table[:width]",
+                ),
+            ),
+        ),
+        Mistake(
+            "block_too_many",
+            (
+                (
+                    "max(-(-s.context_len // block_size) for s in spans)",
+                    "max(s.context_len // block_size + 1 for s in spans)",
+                ),
+            ),
+        ),
         Mistake("ragged_tables", (("[*s.block_table[:width], *[0]", "[*s.block_table, *[0]"),)),
         Mistake(
             "new_tokens_only",

@@ -141,6 +141,18 @@ COMMIT = Exercise(
             ),
         ),
         _case(
+            "aborted_chunk",
+            _scene("abort_a_chunk", [("b", 3, 4), ("a", 9, 4)]),
+            _left(
+                [("b", 1000, None, 1.0)],
+                [{"a": 5, "b": 3}],
+                {"b": 3},
+                {"a": [], "b": [1000]},
+                {"a": [], "b": [0]},
+                "b",
+            ),
+        ),
+        _case(
             "no_token",
             _scene("no_token", [("a", 2, 4), ("b", 3, 4)]),
             _left(
@@ -225,6 +237,18 @@ COMMIT = Exercise(
                 (
                     "            continue\n        self.books",
                     "            continue\n"
+                    "        result = next(results) if chunk.samples else None\n"
+                    "        self.books",
+                ),
+            ),
+        ),
+        Mistake(
+            "aborted_takes_a_result",
+            (
+                ("next(results) if chunk.samples else None", "None"),
+                (
+                    "            continue\n        self.books",
+                    "            next(results, None)\n            continue\n"
                     "        result = next(results) if chunk.samples else None\n"
                     "        self.books",
                 ),

@@ -40,6 +40,13 @@ def _by_the_pace(part):
     return {STEPS: [in_words(plan)], "time of the plan": plan.time, "ended": {}}
 
 
+def _after_a_preemption(part):
+    """`a` comes back with 5 output tokens to compute again, as `b`, less urgent, generates."""
+    back = {"output_token_ids": [9] * 5, "num_preemptions": 1, "priority": 0}
+    arrivals = (0, "b", 2, {"priority": 5}), (1, "a", 2, back)
+    return _run(4, *arrivals, policy="priority", max_num_batched_tokens=4)(part)
+
+
 def _case(name, observe, expected):
     return Case(name, observe, expected, draw=_draw)
 
@@ -120,6 +127,35 @@ PLAN = Exercise(
             ),
         ),
         _case(
+            "not_crowded",
+            _run(
+                3,
+                (0, "a", 1, PATIENT),
+                (0, "b", 9, PATIENT),
+                (1, "c", 5, URGENT),
+                policy="priority",
+                max_num_batched_tokens=2,
+            ),
+            _steps({"a": 1, "b": 1}, {"a": 1, "c": 1}, {"a": 1, "c": 1}),
+        ),
+        _case(
+            "urgent_in_between",
+            _run(
+                4,
+                (0, "a", 10, {"priority": 9}),
+                (1, "b", 6, URGENT),
+                (2, "c", 2, PATIENT),
+                policy="priority",
+                max_num_batched_tokens=4,
+            ),
+            _steps({"a": 4}, {"b": 4}, {"b": 2, "c": 2}, {"b": 1, "c": 1, "a": 2}),
+        ),
+        _case(
+            "after_a_preemption",
+            _after_a_preemption,
+            _steps({"b": 2}, {"b": 1, "a": 3}, {"b": 1, "a": 3}, {"b": 1, "a": 1}),
+        ),
+        _case(
             "deadline",
             _run(3, (0, "a", 2), (0, "b", 9, {"deadline": 0.5}), max_num_batched_tokens=4),
             _steps({"a": 2, "b": 2}, {"a": 1}, {"a": 1}, ended={"b": "deadline"}),
@@ -170,6 +206,10 @@ PLAN = Exercise(
         Mistake(
             "order_forgotten",
             (("self.policy.in_order(self.running.values())", "self.running.values()"),),
+        ),
+        Mistake(
+            "generating_once_prompted",
+            (("left == 1", "request.num_computed_tokens >= request.num_prompt_tokens"),),
         ),
         Mistake("always_crowded", (("        if crowded:", "        if True:"),)),
         Mistake("never_crowded", (("        if crowded:", "        if False:"),)),

@@ -8,13 +8,24 @@ def _say(*pieces, stop):
     def observe(part):
         strings = part.StopStrings(stop)
         sent = [strings.push(piece)[0] for piece in pieces]
-        return {"sent with each piece": sent, "at the end": strings.flush(), "met": strings.met}
+        end = strings.flush()
+        found = {"sent with each piece": sent, "at the end": end, "met": strings.met}
+        return found | {"pending at the end": strings.pending}
+
+    return observe
+
+
+def _met(*pieces, stop):
+    def observe(part):
+        strings = part.StopStrings(stop)
+        return {"met with each piece": [strings.push(piece)[1] for piece in pieces]}
 
     return observe
 
 
 def _sent(*pieces, end="", met=None):
-    return {"sent with each piece": [*pieces], "at the end": end, "met": met}
+    sent = {"sent with each piece": [*pieces], "at the end": end, "met": met}
+    return sent | {"pending at the end": ""}
 
 
 NEEDLE = ("DEFGHIJ",)
@@ -43,6 +54,10 @@ RELEASE = Exercise(
              _sent("a", "", "", met="END")),
         Case("first_to_begin", _say("a so late", stop=("late", "so")), _sent("a ", met="so")),
         Case("same_place", _say("xabc", stop=("abc", "ab")), _sent("x", met="ab")),
+        Case("shorter_one_is_there", _met("xab", "c", stop=("abc", "ab")),
+             {"met with each piece": ["ab", "ab"]}),
+        Case("empty_piece", _say("aD", "", "E", stop=("DE",)), _sent("a", "", "", met="DE")),
+        Case("no_pattern", _say("so b, (b?)", stop=("b?",)), _sent("so b, (", met="b?")),
         Case("longer_one_possible", _say("ABCD", "E", stop=("CD", "ABCDE")),
              _sent("", "", met="ABCDE")),
         Case("longer_one_failed", _say("ABCD", "x", stop=("CD", "ABCDE")),
@@ -67,6 +82,11 @@ RELEASE = Exercise(
                                      "for place in reversed(range(len(text)))"),)),
         Mistake("longest_of_the_same_place",
                 (("for stop in self.stop if", "for stop in self.stop[::-1] if"),)),
+        Mistake("waits_for_the_longer", (
+            ("        self.met = next((stop for stop in self.stop if ",
+             "        begins = more_may_come and self.may_begin(text, place)\n"
+             "        self.met = next((stop for stop in self.stop if not begins and "),
+        )),
         Mistake("forgets_to_flush", (("more_may_come and self.may_begin", "self.may_begin"),)),
     ),
 )  # fmt: skip
@@ -184,6 +204,17 @@ FORGET = Exercise(
                    budget=4),
              _left([{"a": 4}, {"a": 4}, {"a": 1}], {"a": [0, 1, 2], "a/1": []}, [True],
                    slots=["a"], used=3), _draw),
+        Case("one_of_two_copies",
+             _play(("a", 8, 4), ("a/1", 8, 4, "a"), ("a/2", 8, 4, "a"), "step", ("abort", "a/1"),
+                   "step", "step", budget=4),
+             _left([{"a": 4}, {"a": 4}, {"a": 1, "a/2": 1}],
+                   {"a": [0, 1, 2], "a/1": [], "a/2": [0, 3]}, [True], slots=["a", "a/2"], used=4),
+             _draw),
+        Case("parent_in_line",
+             _play(("z", 3, 9), ("a", 8, 4), ("a/1", 8, 4, "a"), "step", ("abort", "a"), "step",
+                   ("abort", "z"), "step", slots=1),
+             _left([{"z": 3}, {"z": 1}, {"a/1": 8}], {"z": [], "a": [], "a/1": [0, 1]},
+                   [True, True], slots=["a/1"], used=2), _draw),
         Case("shared_blocks",
              _play(("a", 8, 4), ("a/1", 8, 4, "a"), "step", "step", ("abort", "a"), "step"),
              _left([{"a": 8}, {"a": 1, "a/1": 1}, {"a/1": 1}], {"a": [], "a/1": [0, 3, 1]}, [True],
@@ -197,6 +228,14 @@ FORGET = Exercise(
         )),
         Mistake("ghost_in_line", (("self.policy.remove(request.request_id)", "pass"),)),
         Mistake("copies_wait_for_ever", (("self._start_copies(request)", "pass"),)),
+        Mistake("copies_of_the_running_only", (
+            ("    self._start_copies(request)\n",
+             "    if request.request_id in self.running:\n        self._start_copies(request)\n"),
+        )),
+        Mistake("all_copies_dropped", (
+            ("        self.copies[request.copy_of].remove(request)",
+             "        del self.copies[request.copy_of]"),
+        )),
         Mistake("copy_comes_back", (
             ("    if request in self.copies.get(request.copy_of, ()):\n"
              "        self.copies[request.copy_of].remove(request)\n", ""),

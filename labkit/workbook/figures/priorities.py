@@ -66,7 +66,7 @@ def ways_back_figure(found: Sequence[WayBack]) -> Picture:
         ("swap: copy out, copy back, a step of one", BLUE, "o--", [x.swap_s for x in found]),
     ):
         axes.plot(lengths, [1e3 * s for s in values], mark, color=colour, label=name)
-    axes.set(xlim=(0, None), ylim=(0, None))
+    axes.set(xlim=(0, None), ylim=(0, 1.4 * axes.get_ylim()[1]))  # room for the legend
     axes.yaxis.set_major_formatter(plain_number)
     axes.legend(loc="upper left")
     last = found[-1]

@@ -4,6 +4,7 @@ So a page without a kernel tells its story too. Figures are pure functions in
 `labkit.workbook.figures`; what is here only moves them.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from labkit.measure.schedule import Schedule
@@ -38,19 +39,32 @@ def batch_explorer(points: Sequence, title: str, slo_s: float | None = None) -> 
     """Throughput and latency against batch size, with a slider for the SLO.
 
     `points` are BatchPoints of `labkit.measure.batching`; `slo_s` is the most that the end-to-end
-    latency may be at first, in seconds. Raises ValueError for no point.
+    latency may be at first, in seconds. Raises ValueError for no point, and for a number that is
+    NaN or infinite.
     """
     points = list(points)
     if not points:
         raise ValueError("points is empty; batch_explorer needs at least one BatchPoint")
+    for point in points:
+        for name, value in vars(point).items():
+            refuse_not_finite(value, f"{name} of batch {point.batch_size}")
+    refuse_not_finite(slo_s, "slo_s")
     widget = BatchExplorer(data=data.batch_data(points, title, slo_s))
     show(batches_figure(points, title, slo_s), widget)
 
 
 def streaming_race(lanes: Mapping[str, Sequence[tuple[float, str]]], title: str) -> None:
     """Lanes of text that appears as it did. `lanes` is {name: [(seconds, text), ...]}, with
-    seconds since a common start."""
+    seconds since a common start. Raises ValueError for one that is NaN or infinite."""
+    for name, pieces in lanes.items():
+        for when, _ in pieces:
+            refuse_not_finite(when, f"a time of lane {name!r}")
     show(race_figure(lanes, title), StreamingRace(data=data.race_data(lanes, title)))
+
+
+def refuse_not_finite(value: float | None, what: str) -> None:
+    if value is not None and not math.isfinite(value):
+        raise ValueError(f"{what} is {value}, which can't be drawn; leave it out, or measure again")
 
 
 __all__ = ["batch_explorer", "block_xray", "streaming_race", "timeline", "workload_designer"]

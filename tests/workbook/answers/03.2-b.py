@@ -7,6 +7,7 @@ def attend(q: torch.Tensor, kv: torch.Tensor, start: int) -> torch.Tensor:
         for head in range(q.shape[1]):
             shared = head * kv.shape[1] // q.shape[1]
             keys, values = kv[0, shared, :seen], kv[1, shared, :seen]
-            weights = torch.exp(keys @ q[i, head] / math.sqrt(q.shape[2]))
+            scores = keys @ q[i, head] / math.sqrt(q.shape[2])
+            weights = torch.exp(scores - scores.max())
             out[i, head] = (weights / weights.sum()) @ values
     return out
