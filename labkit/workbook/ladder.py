@@ -17,8 +17,8 @@ def ladder(rung: str, again: bool = False, model: str = MODEL) -> None:
     """Measures every rung up to `rung` on one small workload; shows a table and a picture.
 
     Rows of labkit's own rungs are kept, so that each is measured once (with `again`, now); the
-    last rung is measured now, labkit's own and then the learner's passed parts, each in a process
-    of its own. What a part breaks is told in words. Never raises for it.
+    last two are measured now, since they are compared (the slow first two but once), and then the
+    last one with the learner's passed parts, in a process of its own. What a part breaks is told in words. Never raises for it.
     """
     from labkit import rungs
     from labkit.model import best_device
@@ -30,7 +30,8 @@ def ladder(rung: str, again: bool = False, model: str = MODEL) -> None:
     names, device = rungs.RUNGS[: rungs.RUNGS.index(rung) + 1], best_device()
     key = ladder_rows.key_of(model, device)
     rows = {} if again else ladder_rows.kept(key)
-    missing = [name for name in names if name not in rows or name == rung]
+    fresh = {rung} | {*names[-2:]} - {*rungs.ON_TRANSFORMERS}
+    missing = [name for name in names if name not in rows or name in fresh]
     print(text("ladder.doing", names=", ".join(missing)), flush=True)
     own = ladder_rows.ask(missing, model, device, tell=tell)
     ladder_rows.keep(key, own.rows)

@@ -297,7 +297,7 @@ attend = use("03.2")
 # %%
 from labkit.model import loading
 
-textbook = loading.load_decoder("tiny", device=device, reference=True)
+textbook = loading.load_decoder("tiny", device=device, attention="torch")
 textbook.model.attention = caching.attention_by(attend)
 for chunk in (None, 16):
     print(caching.decode(textbook.model, prompt, 8, span_of, chunk)[0])

@@ -280,7 +280,7 @@ from labkit.measure.generation import generate
 from labkit.model import loading
 
 tiny = load("tiny", device=device)
-textbook = loading.load_decoder("tiny", device=device, reference=True)
+textbook = loading.load_decoder("tiny", device=device, attention="torch")
 textbook.model.attention = PagedAttention
 engine = PagedEngine(textbook.model, (), num_blocks=32, block_size=4)
 words = ("a", "paged", "한글")

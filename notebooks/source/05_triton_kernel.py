@@ -371,7 +371,7 @@ from labkit.model import best_device, load, loading
 
 device = best_device()
 tiny = load("tiny", device=device)
-decoder = loading.load_decoder("tiny", device=device, reference=True)
+decoder = loading.load_decoder("tiny", device=device, attention="torch")
 decoder.model.attention = kernels.attention_by(paged)
 engine = PagedEngine(decoder.model, (), num_blocks=32, block_size=4)
 requests = [Request(word, tiny.tokenizer.encode(word), max_tokens=5) for word in ("a", "Triton")]

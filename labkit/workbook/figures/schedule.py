@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.collections import PatchCollection
+from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.patches import Patch, Rectangle
 
 from labkit.measure.schedule import Schedule
@@ -42,6 +42,7 @@ class Row:
     arrival: float
     bars: list[Bar] = field(default_factory=list)
     end: float | None = None
+    tokens: list[float] = field(default_factory=list)  # when a step of decoding made its token
 
     latest: int = -1  # the last step in which it has a bar
 
@@ -73,6 +74,7 @@ def rows_of(schedule: Schedule, until: int | None = None) -> list[Row]:
                 row.add(Bar("waiting", row.arrival, step.begin), index - 1)
             if part := computed.get(name):
                 bar = Bar(part.kind, step.begin, step.end, part.num_tokens)
+                row.tokens += [step.end] * (part.kind == "decode")
             else:
                 bar = Bar("preempted" if name in away else "waiting", step.begin, step.end)
             row.add(bar, index)
@@ -120,6 +122,10 @@ def draw_rows(axes: Axes, rows: list[Row], named_chunks: float) -> None:
         for place, bar in bars:
             if bar.kind == "prefill":
                 axes.text((bar.begin + bar.end) / 2, place, bar.num_tokens, **style)
+    if len(rows) <= MOST_TALL:  # a gap between two marks is what a reader waits for
+        reach = LOOKS["decode"][2] / 2
+        marks = [[(t, n - reach), (t, n + reach)] for n, row in enumerate(rows) for t in row.tokens]
+        axes.add_collection(LineCollection(marks, colors="black", alpha=0.6, linewidths=0.7))
     for place, row in enumerate(rows):
         axes.plot(row.arrival, place, ">", color=GREY, markersize=5, clip_on=False)
         if row.end is not None:

@@ -3,7 +3,9 @@
 
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"];
 const [BLUE, ORANGE, GREEN, VERMILLION] = COLOURS;
-let numPatterns = 0; // ids are unique in a page, which may show many widgets
+// Ids are unique in a page. It may show many widgets, and each has this script for itself.
+const page = Math.random().toString(36).slice(2, 8);
+let numPatterns = 0;
 
 function element(namespace, name, attributes, children) {
   const made = document.createElementNS(namespace, name);
@@ -32,7 +34,7 @@ function label(x, y, text, attributes = {}) {
 
 // A <pattern> for `fill: url(#id)`: hatching or dots that stay as fine on every screen.
 function pattern(kind, colour) {
-  const id = `labkit-pattern-${numPatterns++}`;
+  const id = `labkit-pattern-${page}-${numPatterns++}`;
   const mark =
     kind === "dots"
       ? svg("circle", { cx: 2, cy: 2, r: 1, fill: colour })

@@ -40,6 +40,7 @@ def timeline_data(schedule: Schedule, title: str) -> dict:
                 "arrival": row.arrival,
                 "end": row.end,
                 "bars": [list(bar) for bar in row.bars],
+                "tokens": row.tokens,
             }
             for row in rows
         ],

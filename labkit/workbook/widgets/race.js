@@ -11,7 +11,7 @@ function render({ model, el }) {
   const lanes = data.lanes.map((lane, i) => addLane(grid, lane, COLOURS[i % COLOURS.length]));
   const control = player(parts, model, {
     last: data.last,
-    step: data.last / 1000,
+    step: data.last / 200, // of a press of an arrow key
     perSecond: 1,
     speeds: [1, 2, 5, 10],
     counter: (time) => `${time.toFixed(2)} s`,

@@ -45,7 +45,7 @@ function drawTimeline(data, width, words, control) {
   const waiting = pattern("dots", "currentColor");
   const preempted = pattern("hatch", VERMILLION);
   const fills = { dots: waiting.fill, hatch: preempted.fill };
-  const clip = `labkit-pattern-${numPatterns++}`;
+  const clip = `labkit-pattern-${page}-${numPatterns++}`;
   const past = rect(0, 0, 0, height);
   root.append(svg("defs", {}, waiting.made, preempted.made, svg("clipPath", { id: clip }, past)));
   const now = rect(0, at.top - 4, 0, height - at.top - 22, { fill: "currentColor", opacity: 0.13 });
@@ -127,6 +127,11 @@ function drawBars(data, at, fills) {
         group.append(label(at.x(begin) + wide / 2, middle + 3.5, count, look));
       }
     }
+    const reach = (KINDS.decode[1] * at.high) / 2; // a gap between marks is what a reader waits for
+    const ink = { stroke: "black", opacity: 0.6, "stroke-width": 0.8 };
+    if (at.high >= 10)
+      for (const time of row.tokens)
+        group.append(line(at.x(time), middle - reach, at.x(time), middle + reach, ink));
     const x = at.x(row.arrival);
     group.append(svg("path", { d: `M${x - 6},${middle - 4} l6,4 l-6,4 z`, fill: "currentColor" }));
     if (row.end !== null) {
@@ -168,7 +173,7 @@ function legend(width, fills) {
     group.append(label(x + 22, 12, kind));
     x += 28 + 6.4 * kind.length;
   }
-  if (x + 150 < width) group.append(label(x + 4, 12, "▶ arrives   ┃ has ended"));
+  if (x + 200 < width) group.append(label(x + 4, 12, "│ token   ▶ arrives   ┃ has ended"));
   return group;
 }
 
