@@ -18,7 +18,8 @@ def ladder(rung: str, again: bool = False, model: str = MODEL) -> None:
 
     Rows of labkit's own rungs are kept, so that each is measured once (with `again`, now); the
     last two are measured now, since they are compared (the slow first two but once), and then the
-    last one with the learner's passed parts, in a process of its own. What a part breaks is told in words. Never raises for it.
+    last one with the learner's passed parts, in a process of its own. What a part breaks is told
+    in words. Never raises for it.
     """
     from labkit import rungs
     from labkit.model import best_device
