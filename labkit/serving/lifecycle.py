@@ -213,8 +213,8 @@ class Registry:
         token. If it has a `token_id` (the last event of a request may have none) the observer is
         told of it *before* the choice notes its times: `first_token`, once, and `last_token`. A
         choice that is over now is closed (`close_choice`). Ids that aren't in `choices` any more
-        are passed over. At the end each ticket that got something is woken, once, and the
-        observer is told of the step.
+        are passed over. At the end each ticket that took one of `step.tokens` is woken, once, and
+        the observer is told of the step.
         """
         now, touched = self.clock(), {}
         for start in step.started:
