@@ -114,8 +114,10 @@ def measure_bandwidth(num_bytes: int = 512 * 2**20, device: str = "cpu") -> floa
 
 
 def measure_matmul_flops(size: int = 2048, device: str = "cpu") -> float:
-    """FLOP/s of a product of two `size` × `size` matrices in float32, best of several runs; on a CPU
-    by torch or by labkit's own product, whichever is faster."""
+    """FLOP/s of a product of two `size` × `size` matrices in float32, best of several runs.
+
+    On a CPU by torch or by labkit's own product, whichever is faster.
+    """
     import torch
 
     left, right = torch.ones(size, size, device=device), torch.ones(size, size, device=device)
