@@ -221,14 +221,13 @@ STAYS = "if os.fork() == 0:\n        time.sleep(600)\n        os._exit(0)\n    r
     ("body", "outcome"),
     [
         (f"import os, time\n    {STAYS}", "wrong"),
-        ("import os\n    os.fork()\n    return 0.0, 'memory'", "wrong"),
         ("import subprocess\n    subprocess.Popen(['sleep', '600'])\n    return 1", "wrong"),
         (f"import os, time\n    {STAYS.replace('return', 'os.abort() #')}",
          "crashed"),
     ],
 )  # fmt: skip
 def test_what_a_part_starts_ends_with_its_check(body, outcome):
-    """And a copy of the worker speaks to nobody, nor keeps its pipe open."""
+    """With the worker that it has damaged; the next check has another one."""
     worker = checker._worker
     assert reference_passes()
     group = worker.process.pid
@@ -258,3 +257,11 @@ def test_a_long_error_is_cut():
 def test_a_part_that_calls_everything_the_same_spoils_no_later_check():
     finding("import labkit.workbook.worker as w; w.same = lambda a, b: True; return 0.0, ''")
     assert finding("return 0.0, 'memory'").outcome == "wrong"
+
+
+@needs_fork
+def test_a_copy_of_the_worker_speaks_to_nobody():
+    """It ends by itself where it would answer, so the worker may be kept or not."""
+    found = finding("import os\n    os.fork()\n    return 0.0, 'memory'")
+    assert (found.outcome, found.endless) == ("wrong", False)
+    assert [reference_passes() for _ in range(3)] == [True] * 3
