@@ -27,6 +27,7 @@ class Replica:
     healthy: bool = True
     num_requests: int = 0  # dispatched to it and not finished
     num_tokens: int = 0  # of these requests: prompt and the most that may be generated
+    pool: str = "shared"  # see `labkit.fleet.pools`
 
     @property
     def load(self) -> tuple[int, int]:
