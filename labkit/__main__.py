@@ -16,8 +16,11 @@ usage: python3 -m labkit COMMAND [options]        (Windows: py -m labkit COMMAND
   test       the same set-up, and then every test
   doctor     look at this machine and this checkout, and say what to mend
   serve      the server: OpenAI's API, and a page with a chat and the live engine
+  route      a router in front of several servers: policies, health, retries, pools
   bench      measure: the rungs of the ladder, a server under load, a decode step, the scheduler
   simulate   the scheduler on a virtual clock: traces, policies, many replicas
+  capstone   three classes, three promises: keep them at the least cost, and try to break others
+  report     the ten questions, answered with your own numbers: one HTML page
   notebooks  build and check the notebooks (for whoever writes them)
 
 "python3 -m labkit COMMAND --help" tells more of each.

@@ -23,7 +23,7 @@ MODEL = sources.DEFAULT_MODEL
 # MB, measured on Linux, x86-64. Those of torch stand in torch_build.
 PACKAGES = {"download": 330, "disk": 1490}
 CHECKPOINT = {"download": 93, "disk": 542}
-TEST_TOOLS = {"download": 67, "disk": 217}
+EXTRAS = {"test": {"download": 171, "disk": 547}, "ray": {"download": 104, "disk": 330}}
 
 
 def ensure_environment(
@@ -35,7 +35,7 @@ def ensure_environment(
 ) -> Path:
     """Sets up whatever isn't; returns the Python of `.venv`.
 
-    `extra`: an extra of pyproject.toml, "test" or None. `command`: what the learner typed after
+    `extra`: one of pyproject.toml ("test", "ray") or None. `command`: what the learner typed after
     `python3 -m labkit`, for the remedies. `repair` looks at every stage, whatever the stamp says.
     Raises SetupError.
     """
@@ -84,7 +84,7 @@ def set_up(stamp: dict, command: str, say: Callable[[str], None]) -> None:
         stamp_file().unlink(missing_ok=True)
         environment.forget_half_installed()
     choice = torch_choice()
-    say_sizes(choice, "test" in stamp["extras"], command, say)
+    say_sizes(choice, stamp["extras"], command, say)
 
     def install(what: str, *arguments: str) -> None:
         pip(["install", *arguments], waiting, what, command)
@@ -125,10 +125,11 @@ def torch_choice() -> torch_build.Choice:
     return torch_build.choose(version, system, gpu, in_folder, index)
 
 
-def say_sizes(choice: torch_build.Choice, tests: bool, command: str, say) -> None:
+def say_sizes(choice: torch_build.Choice, extras: list[str], command: str, say) -> None:
     """Says what will be fetched and written; raises SetupError when the disk is too small."""
     source = choice.sources[0]
-    parts = [PACKAGES, CHECKPOINT, *([TEST_TOOLS] if tests else [])]
+    largest = max((EXTRAS[name] for name in extras), key=lambda part: part["disk"], default=None)
+    parts = [PACKAGES, CHECKPOINT, *([largest] if largest else [])]  # test has all of ray
     download = (source.download_mb + sum(part["download"] for part in parts)) / 1000
     disk = (source.disk_mb + sum(part["disk"] for part in parts)) / 1000
     files = (file for folder in environment.site_packages() for file in folder.rglob("*"))

@@ -6,7 +6,7 @@ import shlex
 import sys
 import tempfile
 
-from labkit import bootstrap, environment, lab
+from labkit import bootstrap, environment, lab, ray_wheel
 from labkit.console import SetupError, make_safe
 from labkit.environment import inside
 
@@ -107,22 +107,59 @@ def run_simulate(arguments: list[str]) -> int:
     return inside("labkit.measure.simulate", arguments)
 
 
+def run_capstone(arguments: list[str]) -> int:
+    """Plays the capstone; options are looked at before anything is set up."""
+    os.environ["LABKIT_STARTED_IN"] = os.getcwd()  # what runs inside starts in the checkout
+    from labkit.measure.capstone import cli
+
+    cli.parse(arguments or ["--help"])
+    bootstrap.ensure_environment(command=shlex.join(["capstone", *arguments]))
+    return inside("labkit.measure.capstone", arguments)
+
+
 def run_serve(arguments: list[str]) -> int:
     """Serves; options are looked at before anything is set up."""
     os.environ["LABKIT_STARTED_IN"] = os.getcwd()  # what runs inside starts in the checkout
-    from labkit.serving import options
+    from labkit.serving import naming, options
 
-    options.parse(arguments)
-    bootstrap.ensure_environment(command=shlex.join(["serve", *arguments]))
-    return environment.become("labkit.serving", arguments)
+    chosen = options.parse(arguments)
+    if chosen.replicas:
+        ray_wheel.refuse()
+    extra = "ray" if chosen.replicas else None
+    bootstrap.ensure_environment(extra, command=shlex.join(["serve", *arguments]))
+    module = "labkit.fleet.models" if naming.has_several(chosen) else "labkit.serving"
+    module = "labkit.fleet.ray_serve.local" if chosen.replicas else module
+    return environment.become(module, arguments)
+
+
+def run_route(arguments: list[str]) -> int:
+    """Routes; options are looked at before anything is set up."""
+    from labkit.fleet.router import options as route_options
+
+    route_options.parse(arguments)
+    bootstrap.ensure_environment(command=shlex.join(["route", *arguments]))
+    return environment.become("labkit.fleet.router.route", arguments)
+
+
+def run_report(arguments: list[str]) -> int:
+    """Writes the report; options are looked at before anything is set up."""
+    os.environ["LABKIT_STARTED_IN"] = os.getcwd()  # what runs inside starts in the checkout
+    from labkit.workbook.ten_questions import cli
+
+    cli.parse(arguments)
+    bootstrap.ensure_environment(command=shlex.join(["report", *arguments]))
+    return inside("labkit.workbook.ten_questions", arguments)
 
 
 COMMANDS = {
     "serve": run_serve,
+    "route": run_route,
     "lab": run_lab,
     "test": run_test,
     "doctor": run_doctor,
     "bench": run_bench,
     "simulate": run_simulate,
+    "capstone": run_capstone,
+    "report": run_report,
     "notebooks": run_notebooks,
 }

@@ -42,6 +42,8 @@ The exit status is 0 when no line says FAIL, else 1.
   python3 -m labkit doctor            look, and change nothing
   python3 -m labkit doctor --fix      install, fetch and rewrite what is wrong, and look again
   python3 -m labkit doctor --json     for a bug report
+  python3 -m labkit doctor --fix triton-server
+                                      install Triton Inference Server, for notebook 09 (250 MB)
 """
 
 
@@ -157,6 +159,21 @@ def rewrite_kernel() -> None:
         raise SetupError("the kernel 'python3' can't be written", why, again("doctor --fix"))
 
 
+def install_triton_server() -> int:
+    """Makes the environment that notebook 09 asks for; returns 0 when the server answers."""
+    from labkit.fleet.triton_server import install
+
+    try:
+        install.ensure(repair=True)
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\nInterrupted; to go on: {again(install.COMMAND)}", file=sys.stderr)
+        return 130
+    return 0
+
+
 def render(lines: list[Line], encoding: str) -> str:
     """The lines as a table, with signs that a console of this encoding can show."""
     signs = SIGNS
@@ -184,10 +201,18 @@ def main(arguments: list[str]) -> int:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--fix", action="store_true", help="mend what can be mended")
+    parser.add_argument(
+        "--fix",
+        nargs="?",
+        const="all",
+        choices=["all", "triton-server"],
+        help="mend what can be mended; or install Triton Inference Server",
+    )
     parser.add_argument("--json", action="store_true", help="print one object a line of the table")
     parser.add_argument("--port", type=int, default=8888, help="the port to look at (default 8888)")
     options = parser.parse_args(arguments)
+    if options.fix == "triton-server":
+        return install_triton_server()
     lines, failed = run_checks(options.port), False
     if options.fix and any(line.mendable for line in lines):
         try:

@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 from labkit import environment
 from labkit.console import SetupError
@@ -60,23 +61,29 @@ def why(output: str) -> str:
     return errors[0].removeprefix("ERROR: ") if errors else "pip stopped without saying why"
 
 
-def pip_version() -> tuple[int, int]:
-    """Of the pip inside `.venv`, as far as the name of its folder tells."""
-    for folder in environment.site_packages():
+def pip_version(venv: Path | None = None) -> tuple[int, int]:
+    """Of the pip inside an environment, as far as the name of its folder tells."""
+    for folder in environment.site_packages(venv):
         for info in folder.glob("pip-*.dist-info"):
             major, minor = info.name.removeprefix("pip-").split(".")[:2]
             return int(major), int(minor)
     return 0, 0
 
 
-def pip(arguments: list[str], waiting: Callable[[str], None], what: str, command: str) -> None:
-    """Runs pip inside `.venv`; the whole of its output goes to `.venv/setup.log`.
+def pip(
+    arguments: list[str],
+    waiting: Callable[[str], None],
+    what: str,
+    command: str,
+    venv: Path | None = None,
+) -> None:
+    """Runs pip inside `.venv`, or another `venv`; all of its output goes to setup.log in there.
 
     Raises SetupError: `what` can't be installed, the reason, and the `command` to try.
     """
-    full = [str(environment.venv_python()), "-m", "pip", *arguments, "--no-input"]
-    full += ["--progress-bar=raw"] if pip_version() >= (24, 1) else []
-    log = environment.venv_dir() / "setup.log"
+    full = [str(environment.venv_python(venv)), "-m", "pip", *arguments, "--no-input"]
+    full += ["--progress-bar=raw"] if pip_version(venv) >= (24, 1) else []
+    log = (venv or environment.venv_dir()) / "setup.log"
     last: deque[str] = deque(maxlen=60)
     about = ""
     with (

@@ -90,6 +90,8 @@ def test_importing_labkit_loads_nothing_but_itself():
         "labkit.measure.work",
         "labkit.measure.simulate.cli",
         "labkit.fleet.routing",
+        "labkit.fleet.triton_server.comparison_run",
+        "labkit.fleet.router.route",
         "labkit.serving.options",
         "labkit.mine",
         "labkit.paced",

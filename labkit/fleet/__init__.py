@@ -1,5 +1,5 @@
-"""Many replicas of one model: who gets which request.
+"""Many models and many replicas: which models are in memory, who gets which request.
 
-`routing` is pure (no sockets, no clock), so that the simulator and a router over HTTP decide
-alike. May import the rooms below it; the workbook may import it.
+`routing`, `pools` and `breaker` are pure (no sockets, no clock), so that the simulator and the
+router over HTTP (`route`) decide alike. May import the rooms below it; the workbook may import it.
 """

@@ -113,7 +113,7 @@ class ModelCache:
         self.shelf, self.loader, self.patience_s = Shelf(budget), loader, patience_s
         self.leaving: set[asyncio.Task] = set()  # each unloads a model that is off the shelf
         self.changed = asyncio.Event()  # a pin was given back, or a model is gone
-        self.hits = self.loads = self.evictions = self.failures = 0
+        self.loads = self.evictions = self.failures = 0
 
     @asynccontextmanager
     async def use(self, name: str):

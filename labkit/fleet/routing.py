@@ -4,13 +4,14 @@ A router is asked with `choose`, and told with `dispatched` and `finished`: a re
 counts from dispatch, since a request that waits there for its first token is work already.
 """
 
-import hashlib
 import heapq
 import random
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from labkit.fleet.hashing import mixed, number_of
 
 MOST_KEYS = 100_000  # sessions whose replica is remembered; others are computed again
 
@@ -93,6 +94,7 @@ class LeastLoaded(Router):
         super().__init__(seed)
         self.heap: list[tuple[tuple[int, int], int, int]] = []  # (load, turn, index)
         self.place: dict[str, int] = {}  # replica's name → index
+        self.latest: list[int] = []  # the turn of each replica's newest entry
         self.turn = 0
 
     def choose(self, request, replicas: Sequence[Replica]) -> int:
@@ -100,9 +102,9 @@ class LeastLoaded(Router):
             self._begin(replicas)
         unhealthy, found = [], None
         while self.heap and found is None:
-            load, _, index = self.heap[0]
+            load, turn, index = self.heap[0]
             replica = replicas[index]
-            if load != replica.load:
+            if load != replica.load or turn != self.latest[index]:
                 heapq.heappop(self.heap)
             elif replica.healthy:
                 found = index
@@ -125,12 +127,15 @@ class LeastLoaded(Router):
     def _begin(self, replicas: Sequence[Replica]) -> None:
         self.place = {replica.name: index for index, replica in enumerate(replicas)}
         self.heap = [(replica.load, 0, index) for index, replica in enumerate(replicas)]
+        self.latest = [0] * len(replicas)
         heapq.heapify(self.heap)
 
     def _note(self, replica: Replica) -> None:
         if replica.name in self.place:
             self.turn += 1
-            heapq.heappush(self.heap, (replica.load, self.turn, self.place[replica.name]))
+            index = self.place[replica.name]
+            self.latest[index] = self.turn
+            heapq.heappush(self.heap, (replica.load, self.turn, index))
 
 
 class PowerOfTwoChoices(Router):
@@ -177,6 +182,15 @@ class Session(Router):
         self.names: list[int] = []  # a number for each replica's name
 
     def choose(self, request, replicas: Sequence[Replica]) -> int:
+        """The index of the healthy replica with the highest score for the request's session.
+
+        `_best(key, indices)` finds the highest of some. A session whose replica is lost goes to
+        the best of the others, and comes back when that one is healthy again; nobody else's
+        moves. So `found` remembers the best of *all* replicas, for at most MOST_KEYS sessions
+        (those found longest ago leave), and begins anew when a replica has joined: `names` has
+        the `number_of` each name. A request without a key goes to the least loaded, `others`.
+        Raises NoReplica (`nobody` makes it) when none is healthy.
+        """
         key = self.key(request)
         if not key:
             return self.others.choose(request, replicas)
@@ -227,6 +241,13 @@ class PrefixAware(Router):
         self.owners: OrderedDict[bytes, set[str]] = OrderedDict()  # block → names of replicas
 
     def choose(self, request, replicas: Sequence[Replica]) -> int:
+        """The index of the healthy replica that gets the request; NoReplica when there is none.
+
+        Of those that have the longest known beginning of it (`longest` gives their names) the one
+        with the smallest `load`. But a cache must not become a queue: when it has more than
+        `most_ahead` tokens more under way than the least loaded of the healthy (`others` knows
+        that one), the latter gets the request. So it does when nobody has any of it.
+        """
         least = self.others.choose(request, replicas)
         names = self.longest(request, {r.name for r in replicas if r.healthy})
         if not names:
@@ -262,18 +283,6 @@ def nobody(replicas: Sequence[Replica]) -> NoReplica:
     return NoReplica(
         f"0 of {len(replicas)} replicas are healthy, at least 1 is needed; start one, or wait"
     )
-
-
-def number_of(text: str) -> int:
-    """64 bits that stand for a text, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-def mixed(number: int) -> int:
-    """64 bits in which each bit depends on all of `number` (the end of SplitMix64)."""
-    number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
-    number = (number ^ (number >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
-    return number ^ (number >> 31)
 
 
 ROUTERS = {

@@ -21,7 +21,7 @@ class Limits:
     max_replicas: int = 4
     requests_each: float = 8.0  # of a replica that is as busy as it should be
     kv_high: float = 0.9  # above it a replica is about to preempt
-    kv_low: float = 0.6  # below it all would fit into fewer replicas
+    kv_low: float = 0.4  # below it all fits into fewer; under kv_high / 2, or 1 and 2 alternate
 
     def __post_init__(self):
         if not 1 <= self.min_replicas <= self.max_replicas:

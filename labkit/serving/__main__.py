@@ -14,9 +14,12 @@ def main(argv: list[str]) -> int:
         from labkit.mine import install
 
         mine = install()
-    from labkit.serving import logs, options
+    from labkit.serving import logs, naming, options
 
     chosen = options.parse(argv)
+    if naming.has_several(chosen):
+        print("FAIL serve: several models are `python -m labkit.fleet.models`", file=sys.stderr)
+        return 2
     logs.set_up(chosen.log_format)
     from labkit.serving import server
     from labkit.serving.text import TextSide

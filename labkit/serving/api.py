@@ -71,7 +71,7 @@ def add_openai(app: FastAPI, service: Service) -> None:
         body: Annotated[CompletionBody, Body()], request: Request, prefer: Prefer = None
     ):
         """Continues a prompt: text or token ids, one or several."""
-        arrival = time.monotonic()
+        arrival = arrival_of(request)
         refuse_unknown_model(service, body.model)
         is_long = sum(map(len, body.prompt)) > LONG_TEXT
         prompts = [await to_tokens(service, prompt, is_long) for prompt in body.prompt]
@@ -83,7 +83,7 @@ def add_openai(app: FastAPI, service: Service) -> None:
     @app.post("/v1/chat/completions", tags=["OpenAI"], **schema.answer(schema.ChatCompletion))
     async def chat(body: Annotated[ChatBody, Body()], request: Request, prefer: Prefer = None):
         """Answers a conversation, in the model's chat template."""
-        arrival = time.monotonic()
+        arrival = arrival_of(request)
         refuse_unknown_model(service, body.model)
         messages = [message.plain() for message in body.messages]
         text = sum(len(message["content"]) for message in messages)
@@ -101,6 +101,11 @@ def add_openai(app: FastAPI, service: Service) -> None:
             raise
 
 
+def arrival_of(request: Request) -> float:
+    """When a request came: it may have waited for its model to be loaded."""
+    return request.scope.get("labkit.arrival") or time.monotonic()
+
+
 async def beside(is_long: bool, work, *arguments):
     """Runs short work here, and long work in a thread: streams go on meanwhile."""
     return await asyncio.to_thread(work, *arguments) if is_long else work(*arguments)
@@ -111,7 +116,7 @@ async def to_tokens(service: Service, prompt: str | list[int], is_long: bool) ->
 
 
 def refuse_unknown_model(service: Service, name: str | None) -> None:
-    if name is not None and name != service.model:
+    if name is not None and name not in service.names:
         told = f"there is no model {name!r}; this server has {service.model!r} (GET /v1/models)"
         raise APIError(404, told, "model", "model_not_found")
 

@@ -86,9 +86,38 @@ def load(config: EngineConfig):
     shape = loaded.model.config
     positions = getattr(shape, "max_position", None) or shape.max_position_embeddings
     ready = loop.describe(config.dtype, config.device, positions, time.monotonic() - began)
+    ready.num_bytes = held_bytes(config.device) + unused_bytes(engine.core, config.device)
     if mine is not None:
         ready.mine, ready.problems = mine.loaded, mine.problems
     return loop, ready
+
+
+def held_bytes(device: str) -> int:
+    """What this process holds of its device's memory; on a CPU without the files that it maps,
+    which all engines share and the system may drop."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.memory_reserved()
+    return own_bytes(os.getpid())
+
+
+def own_bytes(pid: int) -> int:
+    """The host's memory that a process has to itself."""
+    import psutil
+
+    process = psutil.Process(pid)
+    told = process.memory_info()
+    return told.rss - told.shared if hasattr(told, "shared") else process.memory_full_info().uss
+
+
+def unused_bytes(core, device: str) -> int:
+    """What its caches on a CPU will take: their memory is the system's until it is written to."""
+    runner = getattr(core, "runner", None)
+    if runner is None or not device.startswith("cpu"):
+        return 0
+    caches = (runner.cache, runner.host_cache)
+    return sum(cache.num_bytes for cache in caches if cache is not None)
 
 
 def end_with_parent(stdin: int) -> None:

@@ -15,8 +15,9 @@ log = logging.getLogger("labkit.requests")
 
 
 def fields_of(record: logging.LogRecord) -> dict:
-    """What was given as `extra`."""
-    return {name: value for name, value in record.__dict__.items() if name not in PLAIN}
+    """What was given as `extra`; names with a _ are a library's own."""
+    given = {name: value for name, value in record.__dict__.items() if name not in PLAIN}
+    return {name: value for name, value in given.items() if name[0] != "_"}
 
 
 class JSONFormatter(logging.Formatter):

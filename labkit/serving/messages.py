@@ -66,6 +66,7 @@ class Ready(Message):
     seconds: float  # loading took so long
     mine: list[str] = []  # exercises whose parts a learner wrote
     problems: list[str] = []  # why other parts of the learner are not in use
+    num_bytes: int = 0  # of its device's memory, once its cache is full
 
 
 class Failed(Message):

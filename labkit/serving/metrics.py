@@ -159,10 +159,14 @@ class Metrics:
 
     def text(self, engine_pid: int | None = None) -> bytes:
         """Prometheus' text format. The engine process is looked at now."""
+        self.look_at(engine_pid)
+        return generate_latest(self.registry)
+
+    def look_at(self, engine_pid: int | None) -> None:
+        """Counts the CPU time that the engine process has spent since it was last looked at."""
         with suppress(psutil.Error):
             times = psutil.Process(engine_pid).cpu_times() if engine_pid else None
             counted = self.engine[1] if self.engine[0] == engine_pid else 0.0
             if times is not None and (spent := times.user + times.system) >= counted:
                 self.engine_cpu.inc(spent - counted)
                 self.engine = engine_pid, spent
-        return generate_latest(self.registry)

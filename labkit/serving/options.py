@@ -3,14 +3,15 @@
 import argparse
 import os
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
-from pathlib import Path
 
 from labkit.engine.policies import POLICIES
 from labkit.engine.policies.preemption import PREEMPTIONS
 from labkit.environment import again
 from labkit.kernels import IMPLEMENTATIONS
 from labkit.model.loading import DTYPES, INT8
-from labkit.rungs import ON_TRANSFORMERS, RUNGS
+from labkit.rungs import ON_TRANSFORMERS, RUNGS, parse_bytes
+from labkit.serving.naming import located, name_models, refuse_for_several
+from labkit.serving.replica_options import add_replicas, check_replicas
 
 DESCRIPTION = """\
 Serves a model with OpenAI's API: chat, completions, streaming. A page with a chat and the live
@@ -21,6 +22,9 @@ engine is at /, the API's document at /openapi.json, Prometheus metrics at /metr
   python3 -m labkit serve --rung static              the batches of 4 of notebook 02
   python3 -m labkit serve --rung naive --mine        with your own parts of the workbook in it
   python3 -m labkit serve --device paced:H100        a card that isn't there: its times, no text
+  python3 -m labkit serve --model smollm2-135m --model small=Qwen/Qwen3-0.6B --model-memory 6GB
+                                                     loaded when asked for, unloaded for another
+  python3 -m labkit serve --replicas 1 --max-replicas 2      on Ray Serve, by load
 
   curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'
@@ -46,9 +50,10 @@ def parse(argv: list[str]) -> Namespace:
     add_engine(parser.add_argument_group("the engine"))
     add_server(parser.add_argument_group("the server"))
     add_limits(parser.add_argument_group("limits"))
+    add_replicas(parser.add_argument_group("several replicas, on Ray Serve"), count, above_zero)
     options = parser.parse_args(argv)
-    options.served_model_name = options.served_model_name or options.model
-    options.model = located(options.model)
+    name_models(parser, options)
+    check_replicas(parser, options)
     if options.device.startswith("paced:"):
         options.device = "paced:" + located(options.device.removeprefix("paced:"))
     if options.api_key is not None and not options.api_key.strip():  # of a variable not set, say
@@ -60,22 +65,27 @@ def parse(argv: list[str]) -> Namespace:
     if options.attention and (options.rung in ON_TRANSFORMERS or options.device[:6] == "paced:"):
         here = f"rung {options.rung} on {options.device}"
         parser.error(f"--attention is of labkit's decoder, which {here} doesn't use")
+    refuse_for_several(parser, options)
     options.dtype = options.dtype or ("float32" if options.device == "cpu" else "bfloat16")
     if options.device.startswith("paced:") and options.rung not in ("continuous", "preemptive"):
         parser.error(f"--device {options.device} has rungs continuous and preemptive only")
     return options
 
 
-def located(model: str) -> str:
-    """A path as the person who started the server means it; names stay as they are."""
-    path = Path(os.environ.get("LABKIT_STARTED_IN", "."), model)
-    return str(path.resolve()) if path.exists() else model
-
-
 def add_model(group) -> None:
     group.add_argument(
-        "--model", default="smollm2-135m", metavar="NAME",
-        help="smollm2-135m (default), tiny, a folder or a hub name",
+        "--model", action="append", metavar="MODEL",
+        help="smollm2-135m (default), tiny, a folder or a hub name; several times for several "
+        "models, each by a name of its own if you like: NAME=MODEL",
+    )  # fmt: skip
+    group.add_argument(
+        "--model-memory", type=memory, metavar="SIZE",
+        help="of all models together, '6GB', caches too; the least recently used leave "
+        "(default: 80%% of what is free when it starts)",
+    )  # fmt: skip
+    group.add_argument(
+        "--model-wait", type=above_zero, metavar="S",
+        help="a request waits so long for memory that other models use, then 503 (default: 30)",
     )  # fmt: skip
     group.add_argument(
         "--served-model-name", metavar="NAME", help="what clients call it (default: as --model)"
@@ -188,6 +198,16 @@ def count(text: str) -> int:
     if whole(text) == 0:
         raise ArgumentTypeError("0 is too few; at least 1 is needed")
     return int(text)
+
+
+def memory(text: str) -> int:
+    try:
+        value = parse_bytes(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+    if value == 0:
+        raise ArgumentTypeError("0 bytes hold no model; give more")
+    return value
 
 
 def port(text: str) -> int:

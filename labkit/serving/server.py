@@ -81,16 +81,43 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def run(options: Namespace, text: TextSide, mine=None) -> int:
-    """Serves until a signal, or until the model turns out not to load; returns the exit status.
+    """Serves one model until a signal, or until it turns out not to load; the exit status.
 
     `mine` is what `labkit.mine` has put into this process, with --mine.
     """
+    return await serve(options, OneModel(options, text, mine))
+
+
+class OneModel:
+    """What `serve` has to know of what it serves: here a service, with its engine."""
+
+    def __init__(self, options: Namespace, text: TextSide, mine=None):
+        self.options, self.service = options, Service(options, text, mine)
+        self.app, self.note_refusal = create_app(self.service), self.service.metrics.note_refusal
+
+    def announce(self, port: int) -> None:
+        """Says that it listens."""
+        announce(self.options, self.service, port)
+
+    async def run(self) -> None:
+        """Keeps the engine alive until this is cancelled. LoadFailed if it can't be loaded."""
+        await self.service.engine.run()
+
+    async def drain(self, timeout: float) -> None:
+        """Ends what is open."""
+        await drain([self.service], timeout)
+
+    def engine_pids(self) -> list[int]:
+        return pids_of([self.service])
+
+
+async def serve(options: Namespace, served) -> int:
+    """Serves `served` (`OneModel`, say) until a signal, or until its `run` ends."""
     raise_file_limit()
     listening = listen(options.host, options.port)
-    service = Service(options, text, mine)
     app = Guards(
-        create_app(service), options.api_key, is_loopback(options.host),
-        options.write_timeout, service.metrics.note_refusal,
+        served.app, options.api_key, is_loopback(options.host), options.write_timeout,
+        served.note_refusal,
     )  # fmt: skip
     config = uvicorn.Config(
         app, http=Protocol, ws="none", lifespan="off", log_config=None, access_log=False,
@@ -98,18 +125,18 @@ async def run(options: Namespace, text: TextSide, mine=None) -> int:
     )  # fmt: skip
     web = WebServer(config)
     stopping = asyncio.Event()
-    install_signals(service, stopping)
-    engine = asyncio.create_task(service.engine.run())
+    install_signals(served, stopping)
+    engine = asyncio.create_task(served.run())
     serving = asyncio.create_task(web.serve(sockets=[listening]))
     stop = asyncio.create_task(stopping.wait())
-    announce(options, service, listening.getsockname()[1])
+    served.announce(listening.getsockname()[1])
     try:
         await asyncio.wait({engine, serving, stop}, return_when=asyncio.FIRST_COMPLETED)
         if engine.done():
             raise engine.exception() or LoadFailed("the engine ended")
         if serving.done():
             serving.result()
-        await drain(service, options.drain_timeout)
+        await served.drain(options.drain_timeout)
         return 0
     except LoadFailed as error:
         raise SetupError(
@@ -124,29 +151,37 @@ async def run(options: Namespace, text: TextSide, mine=None) -> int:
         await asyncio.wait({engine, serving}, timeout=LAST_WORDS_S)
 
 
-async def drain(service: Service, timeout: float) -> None:
+async def drain(services: list[Service], timeout: float) -> None:
     """Refuses what comes, finishes what is open; ends what takes longer than `timeout`."""
-    service.draining = True
-    if service.registry.tickets:
+    for service in services:
+        service.draining = True
+    num_open = sum(len(service.registry.tickets) for service in services)
+    if num_open:
         print(f"Finishing what is open, up to {timeout:g} s; Ctrl-C ends it at once", flush=True)
-    log.info("draining", extra={"open_requests": len(service.registry.tickets)})
+    log.info("draining", extra={"open_requests": num_open})
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout):
-            while service.registry.tickets:
+            while any(service.registry.tickets for service in services):
                 await asyncio.sleep(0.02)
-    service.registry.end_all("the server is shutting down", "draining")
-    service.closing = True
+    for service in services:
+        service.registry.end_all("the server is shutting down", "draining")
+        service.closing = True
 
 
-def install_signals(service: Service, stopping: asyncio.Event) -> None:
+def pids_of(services: list[Service]) -> list[int]:
+    """Of the engines that are processes of their own, in whatever state."""
+    homes = [service.engine.home for service in services]
+    return [home.pid for home in homes if home is not None and home.pid not in (None, os.getpid())]
+
+
+def install_signals(served, stopping: asyncio.Event) -> None:
     """The first SIGTERM or Ctrl-C drains, a second Ctrl-C ends at once."""
 
     def stop(number: int) -> None:
         if stopping.is_set() and number == signal.SIGINT:
-            home = service.engine.home
-            if home is not None and home.pid not in (None, os.getpid()):
+            for pid in served.engine_pids():
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(home.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+                    os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
             os._exit(130)
         stopping.set()
 
@@ -173,14 +208,22 @@ def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def announce(options: Namespace, service: Service, port: int) -> None:
-    """Where it is, at once; that it is ready, when it is."""
+def address_of(options: Namespace, port: int) -> str:
     host = f"[{options.host}]" if ":" in options.host else options.host
-    address = f"http://{host}:{port}"
-    wait = "wait for Ready; the first time on a machine takes a minute"
-    print(f"Open: {address}    (loading {options.model}: {wait})", flush=True)
+    return f"http://{host}:{port}"
+
+
+def warn_if_open(options: Namespace) -> None:
     if not is_loopback(options.host) and not options.api_key:
         print("      Whoever can reach this machine can use it: think of --api-key.", flush=True)
+
+
+def announce(options: Namespace, service: Service, port: int) -> None:
+    """Where it is, at once; that it is ready, when it is."""
+    address = address_of(options, port)
+    wait = "wait for Ready; the first time on a machine takes a minute"
+    print(f"Open: {address}    (loading {options.model}: {wait})", flush=True)
+    warn_if_open(options)
 
     def first_ready(info: Ready) -> None:
         print(banner(info, service, address), flush=True)

@@ -38,22 +38,28 @@ class Service:
     def __init__(self, options: Namespace, text: TextSide, mine=None):
         self.options, self.text, self.mine_here = options, text, mine
         self.model = options.served_model_name
+        self.names = {self.model}  # by which clients may call it
         self.metrics, self.live = Metrics(self.model), Live()
         self.registry = Registry(self, options.max_unsent_tokens)
-        self.engine = EngineClient(
-            engine_config(options),
-            options.home,
-            on_step=self.registry.on_step,
-            on_death=self.on_death,
-            has_open=lambda: bool(self.registry.tickets),
-            step_timeout=options.step_timeout,
-        )
-        self.engine.on_ready, self.engine.on_restart = self.on_ready, self.metrics.restarts.inc
+        self.engine = self.make_engine()
         self.on_first_ready = lambda info: None
         self.mine: list[str] = []  # exercises of which a learner's own parts are at work
         self.draining = self.closing = False
         self.views = Views(self)
         self.created = int(time.time())
+
+    def make_engine(self) -> EngineClient:
+        """An engine that isn't started."""
+        engine = EngineClient(
+            engine_config(self.options),
+            self.options.home,
+            on_step=self.registry.on_step,
+            on_death=self.on_death,
+            has_open=lambda: bool(self.registry.tickets),
+            step_timeout=self.options.step_timeout,
+        )
+        engine.on_ready, engine.on_restart = self.on_ready, self.metrics.restarts.inc
+        return engine
 
     @property
     def status(self) -> str:

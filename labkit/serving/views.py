@@ -19,10 +19,14 @@ class Views:
     """Read-only over a `Service`. However many watch, the engine is asked once at a time."""
 
     def __init__(self, service):
-        self.service, self.engine, self.registry = service, service.engine, service.registry
+        self.service, self.registry = service, service.registry
         self.sight = NOTHING  # what the engine said last
         self.looking: asyncio.Task | None = None
         self.shown, self.shown_at = b"", 0.0
+
+    @property
+    def engine(self):
+        return self.service.engine  # of a model that leaves and comes again there are several
 
     def card(self) -> dict:
         """The model as /v1/models tells it."""

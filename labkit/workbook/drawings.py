@@ -27,6 +27,11 @@ def block_tables(expected, found, block_size: int | None = None):
                     block_size)  # fmt: skip
 
 
+def lists(expected, found, name: str, row: str):
+    """A `Picture` of two `{row: [value, ...]}`: requests of replicas, what callers saw."""
+    return _picture(name, (row, "entry"), _grid_of_tables, expected, found)
+
+
 def schedule(expected, found):
     """A `Picture` of two lists of steps, each `{request: number of tokens}` or
     `{"tokens": {request: number}, "preempted": [request, ...]}`."""

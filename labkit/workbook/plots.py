@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labkit.measure.roofline import Cost, Machine, step_time
+from labkit.workbook import pictures
 
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, GREY = "#56B4E9", "#CC79A7", "#7B7B7B"
@@ -55,14 +56,25 @@ class Picture(Figure):
 
     story = ""
 
-    def _repr_png_(self) -> tuple[bytes, dict[str, int | str]]:
+    def png(self, dpi: int = 2 * DPI) -> bytes:
+        """The picture as a file."""
         file = io.BytesIO()
         with house_style(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for it
-            self.savefig(file, format="png", dpi=2 * DPI)
+            self.savefig(file, format="png", dpi=dpi)
+        return file.getvalue()
+
+    def drawn(self) -> tuple[bytes, dict[str, int | str]]:
+        """The file, its size on the page, and the words for who can't see it."""
         width, height = self.get_size_inches() * DPI
         size = {"width": int(width), "height": int(height)}
-        return file.getvalue(), size | {"alt": self.story}
+        return self.png(), size | {"alt": self.story}
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int | str]]:
+        """What a notebook calls to show it as the outcome of a cell."""
+        drawn = self.drawn()
+        pictures.shown(drawn[0], self.story, smaller=lambda: self.png(DPI))
+        return drawn
 
     def __repr__(self) -> str:
         return self.story

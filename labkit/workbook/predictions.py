@@ -1,7 +1,7 @@
 """Predict, run, compare; and the measured answers that the last report collects.
 
-Kept as JSON under `my/`: `predictions.json` by key, `answers.json` by question number and then by
-notebook, since several of them answer one question.
+Kept as JSON under `my/`: `predictions.json` and, beside what was measured, `compared.json` by key;
+`answers.json` by question number and then by notebook, since several of them answer one question.
 """
 
 import json
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import date
 
 from labkit.paths import alone_with, my_dir, write_atomic
+from labkit.workbook import pictures
 from labkit.workbook.catalogue import text
 from labkit.workbook.report import Report, Table
 
@@ -58,13 +59,40 @@ def predict(key: str, *, low: float, high: float, unit: str, step: float | None 
     """
     from labkit.workbook.slider import Prediction
 
+    pictures.forget()
     step = step or (high - low) / 100
     keep_it = lambda x: keep("predictions.json", key, x)  # noqa: E731
     return Prediction(low, high, step, unit, predicted(key), keep_it)
 
 
 def compare(key: str, measured: float, unit: str, modelled: bool = False) -> Report:
-    """What was predicted under `key`, beside what was measured; or `modelled`, and then said so."""
+    """What was predicted under `key`, beside what was measured; or `modelled`, and then said so.
+
+    Both are kept for the report, with the date and the figures just shown.
+    """
+    result = _compared(key, measured, unit, modelled)
+    try:
+        keep_comparison(str(key), float(measured), str(unit), bool(modelled))
+    except OSError as error:
+        result.sentences = [("", text("not_kept", folder=my_dir(), reason=error))]
+    return result
+
+
+def keep_comparison(key: str, measured: float, unit: str, modelled: bool) -> None:
+    """Sets the entry of `my/compared.json`; its pictures stay where none were shown this time."""
+    fresh = pictures.keep(key)
+    today = date.today().isoformat()
+    found = {"measured": measured, "unit": unit, "modelled": modelled}
+    found |= {"predicted": predicted(key), "date": today, "notebook": _notebook}
+
+    def with_this(before) -> dict:
+        older = before.get("pictures") if isinstance(before, dict) else None
+        return found | {"pictures": [one | {"date": today} for one in fresh] or older or []}
+
+    change("compared.json", key, with_this)
+
+
+def _compared(key: str, measured: float, unit: str, modelled: bool) -> Report:
     guess = predicted(key)
     kind = text("compare.modelled" if modelled else "compare.measured")
     if guess is None:

@@ -52,16 +52,16 @@ class Report:
             lines += ["", self.code.rstrip()]
         for label, text in self.folded:
             lines += ["", f"{label}:", text.rstrip()]
-        return _sendable("\n".join(lines))
+        return sendable("\n".join(lines))
 
     def _repr_html_(self) -> str:
         sign, colour = LOOKS[self.outcome]
-        title = f"{sign} {_inline(self.title)}"
+        title = f"{sign} {inline(self.title)}"
         alone = not (self.sentences or self.table or self.picture or self.code)
         parts = [title if alone else f"<strong>{title}</strong>"]
         for label, text in self.sentences:
             before = f"<strong>{escape(label)}:</strong> " if label else ""
-            parts.append(f"<p style='margin:.35em 0'>{before}{_inline(text)}</p>")
+            parts.append(f"<p style='margin:.35em 0'>{before}{inline(text)}</p>")
         if self.table:
             parts.append(_html_table(self.table))
         if self.picture:
@@ -73,7 +73,7 @@ class Report:
                 f"<details><summary>{escape(label)}</summary>{_preformatted(text)}</details>"
             )
         style = f"border-left:4px solid {colour};padding:.4em .8em;margin:.2em 0"
-        return _sendable(f"<div class='labkit-report' style='{style}'>{''.join(parts)}</div>")
+        return sendable(f"<div class='labkit-report' style='{style}'>{''.join(parts)}</div>")
 
     def mimebundle(self) -> dict[str, str]:
         """As a notebook stores it."""
@@ -97,7 +97,7 @@ def comparison(expected, found, head: list[str]) -> Table:
     return table
 
 
-def _sendable(text: str) -> str:
+def sendable(text: str) -> str:
     """Without lone surrogates, which a part may print and no message can carry."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -141,7 +141,7 @@ def _text_table(table: Table) -> list[str]:
 def _html_table(table: Table) -> str:
     def cell(row, column, value):
         if not isinstance(value, list):
-            return _inline(str(value))
+            return inline(str(value))
         return " ".join(
             f"<code style='{_box((row, column, i) in table.marks)}'>{escape(str(item))}</code>"
             for i, item in enumerate(value)
@@ -163,7 +163,7 @@ def _html_table(table: Table) -> str:
 
 
 def _html_picture(picture) -> str:
-    png, size = picture._repr_png_()
+    png, size = picture.drawn()
     data, story = base64.b64encode(png).decode("ascii"), escape(repr(picture), quote=True)
     return (
         f"<img src='data:image/png;base64,{data}' alt='{story}' title='{story}' "
@@ -181,7 +181,7 @@ def _preformatted(text: str) -> str:
     return f"<pre style='white-space:pre-wrap;margin:.4em 0'>{escape(text.rstrip())}</pre>"
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
     """Escaped, with `code` between backticks."""
     pieces = escape(text, quote=False).split("`")
     if len(pieces) % 2 == 0:

@@ -40,4 +40,6 @@ def minutes(source: Path, among: Iterable[Exercise]) -> tuple[int, int, int]:
     tour = int(header[1])
     own = [exercise for exercise in among if exercise.notebook == source.stem[:2]]
     core = tour + sum(exercise.minutes for exercise in own if exercise.core)
+    if own and not any(exercise.core for exercise in own):
+        core = 0  # it lies beside that route
     return tour, core, tour + sum(exercise.minutes for exercise in own)

@@ -8,7 +8,7 @@ import tempfile
 
 import labkit
 from labkit.paths import my_dir
-from labkit.workbook import catalogue, checker, cut, parts, predictions, registry
+from labkit.workbook import catalogue, checker, cut, parts, pictures, predictions, registry
 from labkit.workbook.catalogue import text
 from labkit.workbook.findings import report
 from labkit.workbook.report import Report, Table
@@ -24,6 +24,7 @@ def start(notebook: str, language: str = "en", keep: bool = True) -> Report:
     _keeps = keep
     catalogue.set_notebook_language(language)
     predictions.begin(notebook)
+    pictures.begin(keep)
     if not keep:
         scratch = tempfile.mkdtemp(prefix="labkit-")
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)

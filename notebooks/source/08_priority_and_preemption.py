@@ -1151,9 +1151,9 @@ ladder("preemptive")
 #   worth. Inside its TensorRT-LLM backend the capacity scheduler decides: `GUARANTEED_NO_EVICT`
 #   admits only what can end without being paused, `MAX_UTILIZATION` may pause requests.
 #
-# Next, once it is there: notebook 09, many models and many replicas. First, your progress.
+# Next: notebook 09, many models and many replicas. First, your progress.
 
-# %% [markdown] lang="ko" of="90e6a321"
+# %% [markdown] lang="ko" of="3251ba01"
 # ## vLLM과 Triton Inference Server에서는
 #
 # - **정책**은 vLLM에 둘 있습니다. `--scheduling-policy fcfs` 또는 `priority`이며, 대기 큐의 클래스가 곧
@@ -1171,7 +1171,7 @@ ladder("preemptive")
 #   `GUARANTEED_NO_EVICT`는 멈추지 않고 끝낼 수 있는 요청만 들이고, `MAX_UTILIZATION`은 요청을 멈출 수
 #   있습니다.
 #
-# 다음은 여러 모델과 여러 복제본을 다루는 노트북 09입니다(나오면 이어집니다). 먼저 진행 상황을 확인하세요.
+# 다음은 여러 모델과 여러 복제본을 다루는 노트북 09입니다. 먼저 진행 상황을 확인하세요.
 
 # %% tags=["nbval-ignore-output"]
 progress()

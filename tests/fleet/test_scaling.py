@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from labkit.fleet.scaling import Limits, Load, wanted_replicas
 
-LIMITS = Limits(min_replicas=1, max_replicas=5, requests_each=8)
+LIMITS = Limits(min_replicas=1, max_replicas=5, requests_each=8, kv_low=0.6)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,11 @@ def test_it_stays_within_limits_and_more_load_never_means_fewer(now, requests, k
     assert limits.min_replicas <= wanted <= limits.max_replicas
     assert wanted <= wanted_replicas(Load(now, requests + 1, kv), limits)
     assert wanted <= wanted_replicas(Load(now, requests, min(1.0, kv + 0.1)), limits)
+
+
+def test_a_full_cache_that_a_second_replica_halves_is_not_taken_away_again():
+    assert wanted_replicas(Load(1, 3, 0.95), Limits()) == 2
+    assert wanted_replicas(Load(2, 3, 0.95 / 2), Limits()) == 2
 
 
 @pytest.mark.parametrize(

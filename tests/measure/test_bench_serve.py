@@ -15,7 +15,7 @@ from labkit.measure.bench.drive import BenchError
 from labkit.measure.bench.sending import Load
 from labkit.measure.bench.serve_rows import Outcome
 from labkit.measure.simulate.requests import Arrival
-from labkit.measure.simulate.slo import SLO
+from labkit.measure.slo import SLO
 from labkit.measure.workload import WorkloadError, WorkloadRequest
 
 

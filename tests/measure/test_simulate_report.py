@@ -19,8 +19,8 @@ from labkit.measure.simulate.records import Gaps, Records
 from labkit.measure.simulate.replica import Replica
 from labkit.measure.simulate.report import count_row, latency_rows, parts, replica_rows
 from labkit.measure.simulate.requests import Arrival
-from labkit.measure.simulate.slo import SLO
 from labkit.measure.simulate.watch import Watch
+from labkit.measure.slo import SLO
 
 A_SECOND = CostModel(fixed_s=1.0)
 
@@ -256,7 +256,7 @@ def test_help_teaches_with_examples(capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["--help"])
     told = capsys.readouterr().out
-    assert ended.value.code == 0 and told.count("python3 -m labkit simulate --") == 5
+    assert ended.value.code == 0 and told.count("python3 -m labkit simulate --") == 6
 
 
 def test_a_simulation_loads_no_torch():

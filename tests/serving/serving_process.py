@@ -30,12 +30,14 @@ def until(found: Callable, what: str, patience: float = PATIENCE_S):
 class Server:
     """`python -m labkit.serving` on a free port; what it prints is kept in `folder`."""
 
+    module, defaults = "labkit.serving", ("--model", "tiny")
+
     def __init__(self, folder, options=(), variables=None):
         folder.mkdir(exist_ok=True)
         self.out, self.err = folder / "out.txt", folder / "err.txt"
         options = [*map(str, options)]
-        if "--model" not in options:
-            options = ["--model", "tiny", *options]
+        if self.defaults and self.defaults[0] not in options:
+            options = [*self.defaults, *options]
         if "--port" not in options:
             options += ["--port", "0"]
         environment = {**os.environ, **(variables or {})}
@@ -43,7 +45,7 @@ class Server:
             environment.pop("LABKIT_API_KEY", None)
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "labkit.serving", *options], cwd=paths.repo_root(),
+                [sys.executable, "-m", self.module, *options], cwd=paths.repo_root(),
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment,
             )  # fmt: skip
         self.pid, self.children = self.process.pid, set()

@@ -17,6 +17,8 @@ def test_each_route_adds_its_exercises_to_the_reading(tmp_path):
     source = tmp_path / "07_x.py"
     source.write_text("# %% [markdown]\n# a\n\n# %% header minutes=15\n", encoding="utf-8")
     assert minutes(source, [CORE, FURTHER, ELSEWHERE]) == (15, 25, 55)
+    assert minutes(source, [FURTHER, ELSEWHERE]) == (15, 0, 45)  # beside the core route
+    assert minutes(source, [ELSEWHERE]) == (15, 15, 15)  # only read
 
 
 def test_a_source_without_minutes_is_named(tmp_path):

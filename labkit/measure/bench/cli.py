@@ -8,15 +8,18 @@ from labkit.environment import again
 from labkit.measure.bench import (
     arguments,
     bottleneck,
+    capacity,
     decode,
     ipc,
     kernel,
     ladder,
     offline,
     policies,
+    router,
     scheduler,
     serve,
     soak,
+    triton_server,
 )
 from labkit.measure.bench.report import Report
 
@@ -28,9 +31,12 @@ BENCHES = {
     "kernel": kernel,
     "policies": policies,
     "serve": serve,
+    "capacity": capacity,
+    "router": router,
     "ipc": ipc,
     "bottleneck": bottleneck,
     "soak": soak,
+    "triton-server": triton_server,
 }
 DESCRIPTION = """\
 Measures on this machine, and prints the machine, the formula and the seed with every table.

@@ -11,7 +11,7 @@ from itertools import islice
 
 from labkit import machine
 from labkit.console import Stages
-from labkit.measure import workload
+from labkit.measure import slo_options, workload
 from labkit.measure.bench import sending, serve_options, serve_rows
 from labkit.measure.bench.drive import BenchError
 from labkit.measure.bench.report import Report, cpu_name, layout
@@ -19,7 +19,7 @@ from labkit.measure.bench.sending import Load
 from labkit.measure.bench.serve_rows import Outcome
 from labkit.measure.simulate import traces
 from labkit.measure.simulate.requests import Arrival
-from labkit.measure.simulate.slo import SLO
+from labkit.measure.slo import SLO
 from labkit.measure.workload import WorkloadRequest
 
 SUMMARY = "a load generator: latency, throughput and goodput of servers over HTTP"
@@ -113,9 +113,10 @@ def requests_of(options: Namespace) -> tuple[list[WorkloadRequest], str, int]:
 
 
 def slo_of(options: Namespace) -> SLO:
-    limits = (options.slo_ttft_ms, options.slo_itl_ms, options.slo_e2e_ms)
-    ttft, tpot, e2e = (ms and ms / 1000 for ms in limits)
-    return SLO(ttft=ttft, tpot=tpot, e2e=e2e)
+    limits = {
+        "ttft": options.slo_ttft_ms, "tpot": options.slo_itl_ms, "e2e": options.slo_e2e_ms
+    }  # fmt: skip
+    return slo_options.slo_of(options.slo, limits)
 
 
 def measure(options: Namespace, plan: Plan, report: Report, slo: SLO):
@@ -124,22 +125,16 @@ def measure(options: Namespace, plan: Plan, report: Report, slo: SLO):
 
     from labkit.measure.bench import load
 
-    key = serve_options.key_of(options)
-    endpoints = [
-        load.Endpoint(name, url, key, options.model or "")
-        for name, url in serve_options.servers_of(options)
-    ]
+    num_servers = len(serve_options.servers_of(options))
+    stages = Stages(num_servers * (1 + len(plan.loads) * options.runs), sys.stderr)
+    endpoints = meet_all(options, plan, stages)
     turns = [
         (one, endpoint)
         for one in plan.loads
         for _ in range(options.runs)
         for endpoint in endpoints
     ]
-    stages = Stages(len(endpoints) + len(turns), sys.stderr)
-    for endpoint in endpoints:
-        with stages.stage(f"{endpoint.name}: a short request"):
-            asyncio.run(load.meet(endpoint, plan.asked, plan.is_chat, salt_of(options)))
-    header(report, options, plan, endpoints, slo)
+    header(report, options, plan, endpoints, slo, load_of(options, plan))
     tell_file_limit(report, load, plan)
     measured = {
         (one, endpoint.name): Measured({"server": endpoint.name, "load": str(one)})
@@ -161,21 +156,41 @@ def measure(options: Namespace, plan: Plan, report: Report, slo: SLO):
     return endpoints, list(measured.values())
 
 
+def meet_all(options: Namespace, plan: Plan, stages: Stages) -> list:
+    """Each server is asked for its model and for two tokens; a stage for each."""
+    import asyncio
+
+    from labkit.measure.bench import load
+
+    key, endpoints = serve_options.key_of(options), []
+    for name, url in serve_options.servers_of(options):
+        endpoints.append(load.Endpoint(name, url, key, options.model or ""))
+        with stages.stage(f"{name}: a short request"):
+            asyncio.run(load.meet(endpoints[-1], plan.asked, plan.is_chat, salt_of(options)))
+    return endpoints
+
+
+def load_of(options: Namespace, plan: Plan) -> str:
+    told = ", ".join(map(str, plan.loads))
+    if options.burstiness:
+        told += f", burstiness {options.burstiness:g}"
+    return told + (f", {options.runs} runs" if options.runs > 1 else "")
+
+
 def salt_of(options: Namespace) -> str:
     return "" if options.keep_prefixes else secrets.token_hex(8)
 
 
-def header(report: Report, options: Namespace, plan: Plan, endpoints, slo: SLO) -> None:
+def header(
+    report: Report, options: Namespace, plan: Plan, endpoints, slo: SLO, load: str
+) -> None:
     """The client's machine, the servers, what is sent, the limits, the formulas, the seed."""
     about = {"cpu": cpu_name(), "cores": machine.cores(), "python": platform.python_version()}
     servers = [{"name": e.name, "url": e.url, "model": e.model} for e in endpoints]
     path = "/v1/chat/completions" if plan.is_chat else "/v1/completions"
-    loads = ", ".join(map(str, plan.loads))
-    if options.burstiness:
-        loads += f", burstiness {options.burstiness:g}"
     facts = {
         "requests": f"{plan.source}, to {path}",
-        "load": loads + (f", {options.runs} runs" if options.runs > 1 else ""),
+        "load": load,
         "SLO": str(slo),
         "seed": options.seed,
     }

@@ -7,6 +7,7 @@ import re
 from argparse import ArgumentTypeError, Namespace
 from urllib.parse import urlsplit
 
+from labkit.measure import slo_options
 from labkit.measure.bench import arguments
 from labkit.measure.simulate.options import number, readable
 
@@ -94,14 +95,18 @@ def add_options(parser) -> None:
     add_servers(parser.add_argument_group("the servers"))
     add_requests(parser.add_argument_group("what is sent"))
     add_arrivals(parser.add_argument_group("how requests come"))
-    group = parser.add_argument_group("limits that a request should meet")
+    add_limits(parser.add_argument_group("limits that a request should meet"))
+    parser.add_argument("--plot", type=arguments.picture, metavar="FILE.png", help="draw it")
+
+
+def add_limits(group) -> None:
+    slo_options.add_preset(group)
     for name, text in {
         "ttft": "time to first token",
         "itl": "mean gap between its tokens (TPOT)",
         "e2e": "the whole answer",
     }.items():
         group.add_argument(f"--slo-{name}-ms", type=number(0), metavar="MS", help=text)
-    parser.add_argument("--plot", type=arguments.picture, metavar="FILE.png", help="draw it")
 
 
 def add_servers(group) -> None:
@@ -172,6 +177,14 @@ def add_arrivals(group) -> None:
 
 def contradiction(options: Namespace) -> str | None:
     """Why options can't be combined, or None: nothing is accepted and ignored."""
+    finite = [rate for rate in options.rate or [] if not math.isinf(rate)]
+    if options.burstiness and (options.trace or not finite):
+        return "--burstiness is of a --rate that isn't inf, without a --trace; add one or leave it"
+    return contradiction_of_requests(options)
+
+
+def contradiction_of_requests(options: Namespace) -> str | None:
+    """The same of the servers and of what is sent."""
     names = [name for name, _ in servers_of(options)]
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled:
@@ -180,9 +193,6 @@ def contradiction(options: Namespace) -> str | None:
         return "--prompt-tokens and --output-tokens go together; give both"
     if options.scale_lengths and not options.trace:
         return "--scale-lengths is of a --trace; name one, or leave it out"
-    finite = [rate for rate in options.rate or [] if not math.isinf(rate)]
-    if options.burstiness and (options.trace or not finite):
-        return "--burstiness is of a --rate that isn't inf, without a --trace; add one or leave it"
     return None
 
 

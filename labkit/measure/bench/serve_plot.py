@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labkit.measure.bench.drive import percentile
 from labkit.measure.bench.serve_rows import pairs_of, row
-from labkit.measure.simulate.slo import SLO
+from labkit.measure.slo import SLO
 
 INK = "#333333"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from labkit.measure.bench.drive import percentile
 from labkit.measure.bench.report import Column, milliseconds, percent
-from labkit.measure.simulate.slo import SLO
+from labkit.measure.slo import SLO
 from labkit.measure.workload import WorkloadRequest
 
 if TYPE_CHECKING:  # it needs a package, and a help is told before any is installed
@@ -117,16 +117,10 @@ Pairs = Sequence[tuple[WorkloadRequest, "Answer"]]
 
 def meets(asked: WorkloadRequest, answer: "Answer", slo: SLO) -> bool:
     """Whether a whole answer came within every limit and its own deadline; equal is within."""
-    found = answer.latency
-    if found is None:
+    if answer.latency is None:
         return False
     deadline = None if asked.deadline_ms is None else asked.deadline_ms / 1000
-    limits = (
-        (found.ttft, slo.ttft), (found.tpot, slo.tpot), (found.e2e, slo.e2e), (found.e2e, deadline)
-    )  # fmt: skip
-    return not any(
-        limit is not None and value is not None and value > limit for value, limit in limits
-    )
+    return slo.within(deadline).is_met(answer.latency)
 
 
 def figures(pairs: Pairs, slo: SLO, seconds: float) -> dict:

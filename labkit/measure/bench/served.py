@@ -20,19 +20,23 @@ from labkit import paths
 from labkit.measure.bench import server_side
 from labkit.measure.bench.drive import BenchError, Tell
 
-HOMES = {"in-process": ("--in-process",), "thread": ("--in-thread",), "process": ()}
 PATIENCE_S = 300  # until a model is loaded
 PATIENT = ("--step-timeout", "300")  # a machine with much else to do is slow, and no engine dead
+HOMES = {
+    "in-process": ("--in-process", *PATIENT), "thread": ("--in-thread", *PATIENT),
+    "process": PATIENT, "none": (),
+}  # fmt: skip
 LAST_S = 10.0  # until killed processes are gone
 
 
 class Served:
-    """`python -m MODULE` on a free port of this machine. `home` is where its engine lives."""
+    """`python -m MODULE` on a free port of this machine. `home` is where its engine lives: "none"
+    of a router, which has none."""
 
     def __init__(self, module: str, options: Sequence[str], home: str, folder: Path):
         self.home, self.port = home, 0
         self.out, self.err = folder / "out.txt", folder / "err.txt"
-        command = [sys.executable, "-m", module, *options, *HOMES[home], *PATIENT, "--port", "0"]
+        command = [sys.executable, "-m", module, *options, *HOMES[home], "--port", "0"]
         hidden = {"LABKIT_API_KEY"}  # it would ask its clients for it
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
         with self.out.open("wb") as out, self.err.open("wb") as err:

@@ -2,23 +2,21 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from labkit.console import SetupError, Stages
-from labkit.engine.blocks import BlockPool
-from labkit.engine.policies import make_policy
-from labkit.engine.policies.preemption import Cheaper, Recompute, Swap
 from labkit.engine.scheduler import Scheduler
 from labkit.environment import again
+from labkit.fleet.pools import Pools
 from labkit.fleet.routing import ROUTERS, PrefixAware, Router
-from labkit.measure import workload
+from labkit.measure import slo_options, workload
 from labkit.measure.bench.report import Report
-from labkit.measure.simulate import cards, options, report, traces
+from labkit.measure.cost import PRICES
+from labkit.measure.simulate import building, cards, options, report, searching, traces
 from labkit.measure.simulate.cost import CostError, CostModel
 from labkit.measure.simulate.fairness import MOST_TENANTS, Service
 from labkit.measure.simulate.fleet import Fleet
-from labkit.measure.simulate.pool import LeanPool
 from labkit.measure.simulate.records import Records
 from labkit.measure.simulate.replica import Replica
 from labkit.measure.simulate.requests import (
@@ -28,10 +26,10 @@ from labkit.measure.simulate.requests import (
     full_hashes,
     of_workload,
 )
-from labkit.measure.simulate.slo import SLO
 from labkit.measure.simulate.synthetic import synthetic
 from labkit.measure.simulate.timeline import MOST_ROWS, Timeline
 from labkit.measure.simulate.watch import Watch
+from labkit.measure.slo import SLO
 from labkit.measure.workload import WorkloadError
 
 BLOCK_SIZE, MAX_NUM_SEQS = 16, 64
@@ -65,6 +63,13 @@ def run(chosen: Namespace, out: Report) -> None:
     cost, num_blocks = cost_of(chosen, stages)
     slo = slo_of(chosen)
     report.header(out, cost, facts(chosen, source, count, num_blocks), chosen.seed, slo)
+    price, told_by = price_of(chosen)
+    if chosen.capacity:
+        with stages.stage("search") as tell:
+            searching.run(chosen, out, slo, price, make_one(chosen, cost, num_blocks), tell)
+        searching.tell_price(out, price, told_by)
+        out.write(chosen.json)
+        return
     timeline = Timeline(count <= MOST_ROWS) if chosen.plot else None
     compare = 1 < tenants <= MOST_TENANTS
     fleet = make_fleet(chosen, cost, num_blocks, compare, timeline)
@@ -72,6 +77,9 @@ def run(chosen: Namespace, out: Report) -> None:
         fleet.run(arrivals, lambda number: tell(f"{number:,} of {count:,} requests"))
     out.say()
     report.tell(out, fleet, slo)
+    if slo and price is not None:
+        report.tell_cost(out, fleet, slo, price)
+        searching.tell_price(out, price, told_by)
     if tenants > MOST_TENANTS:
         out.say(f"fairness: not compared for {tenants} tenants, at most {MOST_TENANTS} can be")
     if chosen.plot:
@@ -85,12 +93,15 @@ def read_arrivals(chosen: Namespace) -> tuple[Iterable[Arrival], int, str, int]:
     """The arrivals in order, how many there are, where they come from, and how many tenants."""
     if chosen.synthetic:
         count = chosen.requests or SYNTHETIC_REQUESTS
+        if chosen.capacity:
+            return (), count, f"synthetic ({chosen.synthetic}), at the rate of each trial", 1
         drawn = synthetic(chosen.synthetic, count, chosen.rate, chosen.seed)
         rate = "the trace's rate" if chosen.rate is None else f"{chosen.rate:g} a second"
         return drawn, count, f"{count:,} synthetic ({chosen.synthetic}), {rate}", 1
     if chosen.trace:
         arrivals = list(islice(traces.read(chosen.trace), chosen.requests))
         source = f"{len(arrivals):,} of {chosen.trace.name}"
+        source += ", at the rate of each trial" if chosen.capacity else ""
         if chosen.rate:
             source += f", at {chosen.rate:g} a second"
             return at_rate(arrivals, chosen.rate), len(arrivals), source, 1
@@ -140,7 +151,17 @@ def cost_of(chosen: Namespace, stages: Stages) -> tuple[CostModel, int]:
 
 def slo_of(chosen: Namespace) -> SLO:
     limits = {name: getattr(chosen, f"slo_{name}_ms") for name in ("ttft", "itl", "tpot", "e2e")}
-    return SLO(**{name: ms and ms / 1000 for name, ms in limits.items()})
+    return slo_options.slo_of(chosen.slo, limits)
+
+
+def price_of(chosen: Namespace) -> tuple[float | None, str]:
+    """What a replica costs an hour, and who says so; None where nobody does."""
+    if chosen.price is not None:
+        return chosen.price, f"{chosen.price:g} USD an hour, as told"
+    if chosen.measure or chosen.cost:
+        return None, ""
+    listed = PRICES[chosen.card or "H100"]
+    return listed.per_hour, str(listed)
 
 
 def facts(chosen: Namespace, source: str, count: int, num_blocks: int) -> dict[str, str]:
@@ -148,11 +169,17 @@ def facts(chosen: Namespace, source: str, count: int, num_blocks: int) -> dict[s
     cached = "prefix caching" if chosen.prefix_caching else "no prefix caching"
     return {
         "requests": source,
-        "replicas": f"{chosen.replicas:,}, router {chosen.router}",
+        "replicas": f"{chosen.replicas:,}, {pools_of(chosen)}",
         "scheduler": f"{chosen.policy}, {chosen.preemption}; {num_blocks:,} blocks of {size} "
         f"tokens, {chosen.max_num_seqs or MAX_NUM_SEQS} requests, "
         f"{most_tokens(chosen):,} tokens in a step, {cached}",
     }
+
+
+def pools_of(chosen: Namespace) -> str:
+    if not chosen.dedicated:
+        return f"router {chosen.router}"
+    return f"{chosen.dedicated} of them dedicated to urgent requests"
 
 
 def most_tokens(chosen: Namespace) -> int:
@@ -173,30 +200,26 @@ def make_fleet(
         service = Service() if compare else None
         replicas.append(Replica(scheduler, cost, Watch(scheduler.pool, cost, service, timeline)))
     needs_ids = chosen.prefix_caching or chosen.router == "prefix"
-    return Fleet(replicas, make_router(chosen), Records(), keep_ids=needs_ids)
+    dedicated = chosen.dedicated or 0
+    return Fleet(replicas, make_router(chosen), Records(), needs_ids, num_dedicated=dedicated)
+
+
+def make_one(chosen: Namespace, cost: CostModel, num_blocks: int) -> Callable[[], Fleet]:
+    """Each trial of a search begins with new replicas."""
+    return lambda: make_fleet(chosen, cost, num_blocks, compare=False)
 
 
 def make_scheduler(chosen: Namespace, cost: CostModel, num_blocks: int) -> Scheduler:
-    size = chosen.block_size or BLOCK_SIZE
-    pool = (BlockPool if chosen.prefix_caching else LeanPool)(num_blocks, size)
-    how, host = Recompute(), None
-    if chosen.preemption != "recompute":
-        host = LeanPool(chosen.host_blocks or num_blocks, size)
-        how = Swap()
-    if chosen.preemption == "auto":
-        how = Cheaper(cost.per_swapped_block_s / size, 1.0)  # in seconds instead of bytes
-    return Scheduler(
-        pool,
-        most_tokens(chosen),
-        chosen.max_num_seqs or MAX_NUM_SEQS,
-        policy=make_policy(chosen.policy),
-        preemption=how,
-        host=host,
-        itl_target=chosen.itl_target_ms and chosen.itl_target_ms / 1000,
-    )
+    return building.make_scheduler(
+        cost, num_blocks, most_tokens(chosen), chosen.max_num_seqs or MAX_NUM_SEQS, chosen.policy,
+        chosen.preemption, chosen.host_blocks, chosen.block_size or BLOCK_SIZE,
+        chosen.prefix_caching, chosen.itl_target_ms and chosen.itl_target_ms / 1000,
+    )  # fmt: skip
 
 
 def make_router(chosen: Namespace) -> Router:
+    if chosen.dedicated:
+        return Pools(chosen.seed)
     kind = ROUTERS[chosen.router]
     if kind is PrefixAware:
         size = chosen.block_size or BLOCK_SIZE

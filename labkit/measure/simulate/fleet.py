@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 
+from labkit.fleet.pools import DEDICATED, SHARED
 from labkit.fleet.routing import Replica as View
 from labkit.fleet.routing import Router
 from labkit.measure.simulate.cost import ticks
@@ -17,7 +18,8 @@ class Fleet:
     """Draws arrivals one by one, sends each to a replica, and lets the replicas run in between.
 
     `keep_ids` gives the requests their token ids, for prefix caching; else only lengths.
-    What ends is written to `records` and dropped.
+    The first `num_dedicated` replicas are the dedicated pool of `labkit.fleet.pools`. What ends
+    is written to `records` and dropped.
     """
 
     def __init__(
@@ -26,10 +28,14 @@ class Fleet:
         router: Router,
         records: Records,
         keep_ids: bool = False,
+        num_dedicated: int = 0,
     ):
         self.replicas, self.router, self.records = replicas, router, records
         self.keep_ids = keep_ids
-        self.views = [View(f"replica-{index}") for index in range(len(replicas))]
+        self.views = [
+            View(f"replica-{index}", pool=DEDICATED if index < num_dedicated else SHARED)
+            for index in range(len(replicas))
+        ]
         self.alarms: list[tuple[int, int]] = []  # a heap of (tick, replica); some are out of date
 
     def run(self, arrivals: Iterable[Arrival], tell: Callable[[int], None] = lambda n: None):

@@ -5,11 +5,13 @@ import math
 
 from labkit.engine.policies import POLICIES
 from labkit.fleet.routing import ROUTERS
+from labkit.measure import slo_options
 from labkit.measure.bench import arguments
 from labkit.measure.simulate.cards import CARDS
 from labkit.measure.simulate.synthetic import SHAPES
 
 PREEMPTIONS = ("recompute", "swap", "auto")
+HIGHEST_RATE, TRIAL_SECONDS = 10_000, 60  # of a search
 LLAMA_8B = {"model_params": 8e9, "bytes_per_param": 2.0, "kv_bytes_per_token": 131_072.0}
 HELP = """\
 Serves requests on a virtual clock: the scheduler, policies and routers of this server, and a
@@ -34,6 +36,9 @@ examples:
   # how many replicas does this traffic need?
   python3 -m labkit simulate --synthetic conv --rate 40 --requests 5000 --replicas 4 \\
       --router least-loaded --slo-ttft-ms 500 --slo-itl-ms 50
+  # the highest rate of which four L40S keep MLPerf's limits, and what a token costs there
+  python3 -m labkit simulate --synthetic conv --card L40S --replicas 4 --capacity \\
+      --slo llama3.1-8b-interactive
   # who is served first when too much arrives, as a picture
   python3 -m labkit simulate --workload mine.jsonl --policy priority --num-blocks 200 \\
       --preemption swap --plot who.png
@@ -74,6 +79,7 @@ def parser(prog: str) -> argparse.ArgumentParser:
     add_fleet(found.add_argument_group("the replicas"))
     add_cost(found.add_argument_group("how long a step takes"))
     add_slo(found.add_argument_group("limits that a request should meet"))
+    add_capacity(found.add_argument_group("how much can be served"))
     found.add_argument("--seed", type=arguments.whole(0), default=0, metavar="N", help="default: 0")
     found.add_argument(
         "--json", type=arguments.writable, metavar="FILE", help="write what was printed"
@@ -143,6 +149,10 @@ def add_fleet(group) -> None:
     group.add_argument(
         "--router", choices=[*ROUTERS], default="least-loaded", help="default: least-loaded"
     )
+    group.add_argument(
+        "--dedicated", type=arguments.whole(1), metavar="N",
+        help="the first N replicas for urgent requests (priority below 1), in place of --router",
+    )  # fmt: skip
 
 
 def add_cost(group) -> None:
@@ -165,6 +175,7 @@ def add_cost(group) -> None:
 
 
 def add_slo(group) -> None:
+    slo_options.add_preset(group)
     for name, text in {
         "ttft": "time to first token",
         "itl": "every gap between two tokens",
@@ -172,6 +183,17 @@ def add_slo(group) -> None:
         "e2e": "the whole answer",
     }.items():
         group.add_argument(f"--slo-{name}-ms", type=number(0), metavar="MS", help=text)
+    group.add_argument(
+        "--price", type=slo_options.dollars, metavar="USD",
+        help="of one replica an hour (default with a card: its list price)",
+    )  # fmt: skip
+
+
+def add_capacity(group) -> None:
+    group.add_argument(
+        "--capacity", action="store_true", help="look for the highest rate that meets the limits"
+    )
+    slo_options.add_search(group, HIGHEST_RATE, TRIAL_SECONDS)
 
 
 def parse(argv: list[str], prog: str) -> argparse.Namespace:
@@ -188,6 +210,21 @@ def contradiction(options: argparse.Namespace) -> str | None:
     """Why options can't be combined, or None: nothing is accepted and ignored."""
     if options.rate and options.workload:
         return "--rate is of traces and synthetic requests; a workload says when each arrives"
+    if options.capacity and (options.workload or options.rate or options.plot):
+        return "--capacity tries rates of its own: leave out --workload, --rate and --plot"
+    limits = [getattr(options, f"slo_{name}_ms") for name in ("ttft", "itl", "tpot", "e2e")]
+    has_slo = options.slo or any(limits)
+    if not has_slo and (options.capacity or options.price is not None):
+        return "--capacity and --price are about requests that meet limits; give --slo or --slo-..."
+    if not options.capacity and (options.slo_share or options.rates or options.trial_seconds):
+        return "--rates, --slo-share and --trial-seconds are of --capacity; add it"
+    if options.trial_seconds and (options.requests or options.trace):
+        return "--trial-seconds says how many synthetic requests there are; leave out --requests"
+    if options.dedicated and options.dedicated >= options.replicas:
+        return (
+            f"--dedicated {options.dedicated} leaves no shared one of --replicas "
+            f"{options.replicas}; have more replicas"
+        )
     if options.host_blocks and options.preemption == "recompute":
         return "--host-blocks is of --preemption swap or auto; choose one of them"
     if options.cost or options.measure:

@@ -57,6 +57,7 @@ class Group:
     tpot: array = column()
     longest_gap: array = column()
     e2e: array = column()
+    num_tokens: array = column()  # of the answer
     gaps: Gaps = field(default_factory=Gaps)
     num_late: int = 0  # refused, or ended, because of their deadline
     num_failed: int = 0
@@ -74,6 +75,7 @@ class Group:
             self.num_failed += 1
             return
         num_gaps = len(request.output_token_ids) - 1
+        self.num_tokens.append(num_gaps + 1)
         self.queue.append(seconds(request.started - request.arrived))
         self.ttft.append(seconds(request.first - request.arrived))
         decoding = seconds(request.last - request.first)
@@ -95,6 +97,7 @@ class Records:
         self.num_arrived = self.num_ended = 0
         self.begin: int | None = None  # the first arrival
         self.end = 0  # the last token
+        self.last_first = 0  # the last of all first tokens: from then on nobody waits
 
     def arrived(self, request: Simulated) -> None:
         self.num_arrived += 1
@@ -112,6 +115,7 @@ class Records:
         if request.finish_reason == "error" and len(self.errors) < self.MOST_ERRORS:
             self.errors.append(request.error)
         if request.last is not None:
+            self.last_first = max(self.last_first, request.first)
             self.end = max(self.end, request.last)
             self.num_prompt_tokens += request.num_prompt_tokens
             self.num_output_tokens += len(request.output_token_ids)

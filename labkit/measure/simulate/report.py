@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from labkit import machine
 from labkit.measure.bench.drive import percentile
 from labkit.measure.bench.report import Column, Report, cpu_name, percent
+from labkit.measure.cost import cost_per_million
 from labkit.measure.simulate import fairness
 from labkit.measure.simulate.cost import CostModel
 from labkit.measure.simulate.fleet import Fleet
 from labkit.measure.simulate.records import Group, Records
-from labkit.measure.simulate.slo import SLO
+from labkit.measure.simulate.slo import good_tokens, num_met
+from labkit.measure.slo import SLO
 
 FORMULAS = [
     "queue = begin of the first step - arrival; TTFT = first token - arrival",
@@ -67,7 +69,7 @@ def union(groups: Iterable[Group]) -> Group:
     """All requests of some groups as one."""
     whole = Group(0, "")
     for group in groups:
-        for name in ("queue", "ttft", "tpot", "longest_gap", "e2e"):
+        for name in ("queue", "ttft", "tpot", "longest_gap", "e2e", "num_tokens"):
             getattr(whole, name).extend(getattr(group, name))
         for name in ("num_late", "num_failed", "num_preemptions", "num_swaps"):
             setattr(whole, name, getattr(whole, name) + getattr(group, name))
@@ -92,7 +94,7 @@ def parts(records: Records) -> dict[str, Group]:
 
 def count_row(who: str, group: Group, slo: SLO, wall: float) -> dict:
     num_requests = len(group.e2e) + group.num_late + group.num_failed
-    met = slo.met(group) if slo else None
+    met = num_met(slo, group) if slo else None
     return {
         "who": who,
         "num_requests": num_requests,
@@ -171,6 +173,17 @@ def tell_rate(report: Report, fleet: Fleet) -> None:
         f"{wall:,.1f} s simulated: {records.num_output_tokens:,} tokens out, "
         f"{records.num_output_tokens / wall:,.0f} tokens/s, {steps:,} steps"
     )
+
+
+def tell_cost(report: Report, fleet: Fleet, slo: SLO, price: float) -> None:
+    """What a million good tokens cost, with all replicas rented for the whole run."""
+    records = fleet.records
+    good = sum(good_tokens(slo, group) for group in records.groups.values())
+    if records.seconds:
+        cost = cost_per_million(price * len(fleet.replicas), good, records.seconds)
+        report.keep(good_tokens=good, cost_per_million=cost if good else None)
+        told = f"{cost:,.3f} USD for a million" if good else "no token is good, so none has a price"
+        report.say(f"cost: {good:,} good tokens of requests that met the SLO; {told}")
 
 
 def tell_fairness(report: Report, fleet: Fleet) -> None:

@@ -23,6 +23,7 @@ class Watch:
         self.num_steps = self.num_strides = 0
         self.peak_blocks = self.blocks_before = 0
         self.block_ticks = self.busy_ticks = 0  # blocks in use, integrated over the busy time
+        self.last_tick = 0  # the end of its last step
 
     def begins(self) -> None:
         """A step or stride begins; it has its blocks."""
@@ -40,6 +41,7 @@ class Watch:
         self.peak_blocks = max(self.peak_blocks, used)
         self.block_ticks += (self.blocks_before + used) * duration // 2
         self.busy_ticks += duration
+        self.last_tick = now
         self.num_steps += num_steps
         self.num_strides += 1
         if self.timeline is not None:

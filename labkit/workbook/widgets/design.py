@@ -17,9 +17,10 @@ from labkit.measure.simulate.pool import LeanPool
 from labkit.measure.simulate.records import Group, Records
 from labkit.measure.simulate.replica import Replica
 from labkit.measure.simulate.requests import Arrival
-from labkit.measure.simulate.slo import SLO
+from labkit.measure.simulate.slo import num_met
 from labkit.measure.simulate.timeline import Timeline
 from labkit.measure.simulate.watch import Watch
+from labkit.measure.slo import SLO
 
 CARD, BLOCK_SIZE, MAX_NUM_SEQS = "L4", 16, 64
 MODEL = {"num_params": 8e9, "kv_bytes_per_token": 131_072.0, "block_size": BLOCK_SIZE}
@@ -74,7 +75,7 @@ class Outcome:
 
     def met(self, name: str) -> int:
         """How many requests of a class met its SLO."""
-        return LIMITS[name].met(self.groups[name])
+        return num_met(LIMITS[name], self.groups[name])
 
     def count(self, name: str) -> int:
         """How many requests of a class there were."""

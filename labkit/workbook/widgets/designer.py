@@ -55,7 +55,7 @@ class Designer(widgets.VBox):
     def serve(self, change: object = None) -> None:
         """Simulates the design, and shows what came of it."""
         self.picture = designer_figure(simulate(self.design))
-        png, size = self.picture._repr_png_()
+        png, size = self.picture.drawn()
         self.image.value, self.image.alt = png, self.picture.story
         self.words.value = f'<div role="status" style="line-height:1.45">{self.picture.story}</div>'
 

@@ -1,0 +1,118 @@
+"""The replicas behind a router, and which of them gets a request: no sockets, time is told.
+
+Three things leave a replica out: health checks that it doesn't pass, a breaker that is open, and
+a model that it doesn't have.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from yarl import URL
+
+from labkit.fleet.breaker import Breaker
+from labkit.fleet.routing import NoReplica, Replica, Router
+
+
+class UnknownModel(LookupError):
+    """No replica has the model that is asked for."""
+
+
+@dataclass(eq=False)
+class Backend:
+    """A replica over HTTP. `models` is None until it has told them: it may have any."""
+
+    url: str
+    replica: Replica
+    breaker: Breaker = field(default_factory=Breaker)
+    is_up: bool = True  # as its health checks say
+    detail: str = "not asked yet"
+    models: frozenset[str] | None = None
+    flights: set = field(default_factory=set)  # requests that wait for its first byte
+
+    @property
+    def name(self) -> str:
+        return self.replica.name
+
+    def url_of(self, scope) -> URL:
+        """The same path and query there, byte for byte."""
+        query = scope["query_string"]
+        path = scope["raw_path"] + (b"?" + query if query else b"")
+        return URL(self.url + path.decode("latin-1"), encoded=True)
+
+    def has(self, model: str | None) -> bool:
+        return model is None or self.models is None or model in self.models
+
+
+@dataclass(eq=False)
+class Trip:
+    """A request at a replica, from dispatch to its end."""
+
+    asked: object
+    backend: Backend
+    is_probe: bool
+    is_judged: bool = False  # the breaker has heard of it
+    is_open: bool = True
+
+
+class Dispatcher:
+    """Chooses by a policy of `routing`, among those that may be asked; keeps loads and breakers."""
+
+    def __init__(
+        self, backends: Sequence[Backend], policy: Router,
+        clock: Callable[[], float] = time.monotonic,
+    ):  # fmt: skip
+        self.backends, self.policy, self.clock = backends, policy, clock
+        self.replicas = [backend.replica for backend in backends]
+
+    def begin(self, asked, tried: Collection[Backend] = ()) -> Trip:
+        """Chooses a replica that isn't among `tried`; it has the request from now on.
+
+        Raises UnknownModel, or NoReplica when none may be asked at the moment.
+        """
+        now, model = self.clock(), getattr(asked, "body", None) and asked.body.model
+        if not any(backend.has(model) for backend in self.backends):
+            raise UnknownModel(model)
+        for backend in self.backends:
+            is_open = backend.breaker.state(now) == "open"
+            backend.replica.healthy = (
+                backend.is_up and not is_open and backend.has(model) and backend not in tried
+            )
+        while True:
+            backend = self.backends[self.policy.choose(asked, self.replicas)]
+            if backend.breaker.allows(now):
+                break
+            backend.replica.healthy = False  # another request is its probe
+        self.policy.dispatched(asked, backend.replica)
+        return Trip(asked, backend, is_probe=backend.breaker.is_open)
+
+    def answered(self, trip: Trip, status: int) -> None:
+        """The head of an answer came. "Too many requests" is an answer of one that lives."""
+        self._judge(trip, trip.backend.breaker.failed if status >= 500 else
+                    trip.backend.breaker.succeeded)  # fmt: skip
+
+    def lost(self, trip: Trip) -> None:
+        """The replica gave no answer, or broke off in one."""
+        self._judge(trip, trip.backend.breaker.failed)
+
+    def ended(self, trip: Trip) -> None:
+        """The request is over there, for whatever reason. Telling it twice changes nothing."""
+        if not trip.is_open:
+            return
+        trip.is_open = False
+        if trip.is_probe and not trip.is_judged:
+            trip.backend.breaker.cancelled(self.clock())
+        self.policy.finished(trip.asked, trip.backend.replica)
+
+    def _judge(self, trip: Trip, verdict: Callable[[float], None]) -> None:
+        trip.is_judged = True
+        verdict(self.clock())
+
+    def why_nobody(self, error: NoReplica) -> str:
+        """What each replica lacks, for the client's error."""
+        now = self.clock()
+        told = [
+            f"{b.name}: {b.detail if not b.is_up else 'breaker ' + b.breaker.state(now)}"
+            for b in self.backends
+        ]
+        return f"no replica can be asked now ({'; '.join(told)}); try again, or see GET /health"

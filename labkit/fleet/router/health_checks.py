@@ -1,0 +1,96 @@
+"""Asks each replica now and then whether it is well, beside the requests and not on their way."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import aiohttp
+import msgspec
+
+from labkit.fleet.router.backends import Backend
+
+MOST_SILENT = 2  # checks in a row without an answer: one may come late on a busy machine
+MODELS_EVERY = 10  # checks: a replica may load another model
+ANOTHER_PATH = (404, 405)  # it lives, and has no /health
+log = logging.getLogger("labkit.router")
+
+
+class Listed(msgspec.Struct):
+    id: str
+
+
+class Models(msgspec.Struct):
+    data: list[Listed]
+
+
+class HealthChecks:
+    """Keeps `is_up`, `detail` and `models` of each backend.
+
+    Down at once: a refused connection, or an answer from 500 on (503 while it loads or drains;
+    what it has it may still finish). Down after MOST_SILENT checks without an answer.
+    """
+
+    def __init__(
+        self, backends: list[Backend], session: aiohttp.ClientSession, interval: float = 1.0,
+        timeout: float = 2.0,
+    ):  # fmt: skip
+        self.backends, self.session = backends, session
+        self.interval, self.timeout = interval, timeout
+        self.silent = dict.fromkeys(backends, 0)
+
+    async def run(self) -> None:
+        """Checks all of them for ever, each in its own time: one that is slow delays no other."""
+        async with asyncio.TaskGroup() as group:
+            for backend in self.backends:
+                group.create_task(self.watch(backend))
+
+    async def watch(self, backend: Backend) -> None:
+        while True:
+            for turn in range(MODELS_EVERY):
+                await asyncio.sleep(self.interval)
+                await self.check(backend, with_models=turn == 0)
+
+    async def check_all(self) -> None:
+        """Each once, at the same time."""
+        await asyncio.gather(*(self.check(backend, True) for backend in self.backends))
+
+    async def check(self, backend: Backend, with_models: bool) -> None:
+        limit = aiohttp.ClientTimeout(total=self.timeout)
+        try:
+            async with self.session.get(f"{backend.url}/health", timeout=limit) as response:
+                self.silent[backend] = 0
+                is_well = response.status < 500
+                self.note(backend, is_well, f"/health says {response.status}")
+            if is_well and (with_models or backend.models is None):
+                await self.read_models(backend)
+        except TimeoutError:
+            self.silent[backend] += 1
+            if self.silent[backend] >= MOST_SILENT:
+                times = f"{self.silent[backend]} times"
+                self.note(backend, False, f"/health doesn't answer in {self.timeout:g} s, {times}")
+                self.move_on(backend)
+        except (aiohttp.ClientError, OSError) as error:
+            self.note(backend, False, f"/health can't be asked: {error}")
+
+    def note(self, backend: Backend, is_up: bool, detail: str) -> None:
+        if is_up != backend.is_up:
+            told = {"replica": backend.name, "detail": detail}
+            log.warning("replica is up" if is_up else "replica is down", extra=told)
+        backend.is_up, backend.detail = is_up, detail
+
+    def move_on(self, backend: Backend) -> None:
+        """Ends the requests that wait for a silent replica's first byte; another one gets those
+        that may be repeated. Where there is no other they wait: it may only be slow."""
+        if any(one.is_up for one in self.backends):
+            for flight in [*backend.flights]:
+                flight.end(f"it went silent: {backend.detail}")
+
+    async def read_models(self, backend: Backend) -> None:
+        """Which models it has; None, and any is sent to it, if it doesn't tell (it wants a key)."""
+        limit, found = aiohttp.ClientTimeout(total=self.timeout), None
+        with suppress(TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError):
+            async with self.session.get(f"{backend.url}/v1/models", timeout=limit) as response:
+                if response.status == 200:
+                    listed = msgspec.json.decode(await response.read(), type=Models)
+                    found = frozenset(one.id for one in listed.data)
+        backend.models = found

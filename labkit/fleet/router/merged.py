@@ -1,0 +1,111 @@
+"""What several replicas tell, as one answer: models, requests; and the router's own health."""
+
+import asyncio
+from collections.abc import Callable
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from labkit.fleet.router import headers
+from labkit.fleet.router.backends import Backend, Dispatcher
+from labkit.serving.errors import JSON, APIError
+
+PATIENCE_S = 2.0  # for a replica's part of a list
+
+
+class Merged:
+    """Views over all backends. A replica that is down, or doesn't answer, is in `missing`."""
+
+    def __init__(self, dispatcher: Dispatcher, session: aiohttp.ClientSession, owner_of: Callable):
+        self.dispatcher, self.backends = dispatcher, dispatcher.backends
+        self.session, self.owner_of = session, owner_of
+
+    async def models(self, scope) -> JSON:
+        """Each model once, with the replicas that have it."""
+        lists, missing = await self.ask_all(scope, "/v1/models")
+        found: dict[str, dict] = {}
+        for backend, told in lists:
+            for one in told["data"]:
+                replicas = found.setdefault(one["id"], {**one, "replicas": []})["replicas"]
+                replicas.append(backend.name)
+        return JSON({"object": "list", "data": [*found.values()], "missing": missing})
+
+    async def model(self, scope, name: str) -> JSON:
+        listed = msgspec.json.decode((await self.models(scope)).body)["data"]
+        for one in listed:
+            if one["id"] == name:
+                return JSON(one)
+        told = f"no replica has the model {name!r}; GET /v1/models lists what there is"
+        raise APIError(404, told, "model", "model_not_found")
+
+    async def requests(self, scope) -> JSON:
+        """All open requests, each with its replica. Servers without such a list are `missing`."""
+        lists, missing = await self.ask_all(scope, "/v1/requests")
+        data = [
+            {**one, "replica": backend.name} for backend, told in lists for one in told["data"]
+        ]
+        mine = sorted({exercise for _, told in lists for exercise in told.get("mine", ())})
+        return JSON({"object": "list", "mine": mine, "data": data, "missing": missing})
+
+    async def request(self, scope, request_id: str) -> JSON:
+        """One request, looked at or cancelled where it is. 404 when no replica knows it."""
+        owner = self.owner_of(request_id)
+        path = f"/v1/requests/{quote(request_id, safe='')}"
+        asked = [owner] if owner else self.backends
+        answers = await asyncio.gather(*(self.ask(one, scope, path) for one in asked))
+        known = [(one, told) for one, told in zip(asked, answers, strict=True) if told]
+        for backend, (status, told) in known:
+            if status != 404:
+                told = {**told, "replica": backend.name} if "error" not in told else told
+                return JSON(told, status, headers={headers.REPLICA.decode(): backend.name})
+        if len(known) < len(asked):
+            silent = [one.name for one, told in zip(asked, answers, strict=True) if not told]
+            told = f"request {request_id!r} may be at {', '.join(silent)}, which doesn't answer"
+            raise APIError(503, f"{told}; try again", code="replica_lost", retry_after=1)
+        told = f"there is no request {request_id!r}; GET /v1/requests lists those that are open"
+        raise APIError(404, told, "request_id")
+
+    async def ask_all(self, scope, path: str) -> tuple[list[tuple[Backend, dict]], list[str]]:
+        """The lists of those that have one, and the names of the others."""
+        answers = await asyncio.gather(*(self.ask(one, scope, path) for one in self.backends))
+        both = [*zip(self.backends, answers, strict=True)]
+        if any(told and told[0] == 401 for _, told in both):
+            told = "a replica wants another key; send 'Authorization: Bearer KEY' with its key"
+            raise APIError(401, told, code="invalid_api_key")
+        lists = [(one, told[1]) for one, told in both if told and told[0] == 200]
+        return lists, [one.name for one, told in both if not told or told[0] != 200]
+
+    async def ask(self, backend: Backend, scope, path: str) -> tuple[int, dict] | None:
+        """Status and JSON object of one replica, asked with the client's key; None without."""
+        if not backend.is_up:
+            return None
+        limit = aiohttp.ClientTimeout(total=PATIENCE_S)
+        key = dict(scope["headers"]).get(b"authorization")
+        kept = {"authorization": key.decode("latin-1")} if key else {}
+        try:
+            async with self.session.request(
+                scope["method"], backend.url + path, timeout=limit, headers=kept,
+                allow_redirects=False,
+            ) as response:  # fmt: skip
+                told = msgspec.json.decode(await response.read())
+                return (response.status, told) if isinstance(told, dict) else None
+        except (TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError):
+            return None
+
+    def health(self, draining: bool, num_open: int) -> JSON:
+        """200 while a replica can be asked."""
+        now = self.dispatcher.clock()
+        replicas = [
+            {
+                "name": one.name, "url": one.url, "pool": one.replica.pool, "up": one.is_up,
+                "detail": one.detail, "breaker": one.breaker.state(now),
+                "models": None if one.models is None else sorted(one.models),
+                "requests": one.replica.num_requests, "tokens": one.replica.num_tokens,
+            }
+            for one in self.backends
+        ]  # fmt: skip
+        is_fine = any(one["up"] and one["breaker"] != "open" for one in replicas)
+        status = "draining" if draining else "ready" if is_fine else "no_replica"
+        told = {"status": status, "open_requests": num_open, "replicas": replicas}
+        return JSON(told, 200 if status == "ready" else 503)

@@ -1,0 +1,208 @@
+"""Requests to replicas, answers back: tries another replica until the first byte, not after."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+
+import aiohttp
+
+from labkit.fleet.router import asked as reading
+from labkit.fleet.router import failures, headers
+from labkit.fleet.router.backends import Backend, Dispatcher, Trip, UnknownModel
+from labkit.fleet.router.failures import RETRY_AFTER_S, Failure, refuse, request_id_of
+from labkit.fleet.router.flight import Ended, Flight, Timeouts, WholeEvents
+from labkit.fleet.router.metrics import RouterMetrics
+from labkit.fleet.routing import NoReplica
+from labkit.serving.answers import event
+from labkit.serving.errors import APIError
+
+REFUSALS = (429, 503)  # "not now": another replica may
+MOST_OWNERS = 100_000  # requests whose replica is remembered
+log = logging.getLogger("labkit.router")
+LOSSES = (aiohttp.ClientError, OSError, TimeoutError, Ended)
+
+
+class Proxy:
+    """Passes requests on. `session` is an aiohttp client that limits nothing by itself."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, session: aiohttp.ClientSession, metrics: RouterMetrics,
+        timeouts: Timeouts = Timeouts(), retries: int = 1,  # noqa: B008 - it can't be changed
+        session_header: str = "x-session-id",
+    ):  # fmt: skip
+        self.dispatcher, self.session, self.metrics = dispatcher, session, metrics
+        self.timeouts, self.retries = timeouts, retries
+        self.session_header = session_header.lower().encode()
+        self.flights: set[Flight] = set()
+        self.owners: OrderedDict[str, Backend] = OrderedDict()  # the replica's id of a request
+
+    async def __call__(self, scope, receive, send) -> None:
+        """One request. The client may leave at any time; the replica hears of it at once."""
+        payload = await whole_body(receive)
+        if payload is None:
+            return
+        given = dict(scope["headers"])
+        asked = reading.read(scope["path"], given, payload, self.session_header)
+        flight = Flight()
+        self.flights.add(flight)
+        watching = asyncio.create_task(watch(receive, flight))
+        try:
+            await self.answer(flight, asked, payload, scope, send)
+        finally:
+            watching.cancel()
+            self.flights.discard(flight)
+
+    async def answer(self, flight: Flight, asked, payload: bytes, scope, send) -> None:
+        """Tries replicas, each once, until one begins to answer, or none is left to try."""
+        tried: list[Backend] = []
+        failure, num_lost = None, 0
+        while num_lost <= self.retries and not flight.has_left:
+            try:
+                trip = self.dispatcher.begin(asked, tried)
+            except UnknownModel:
+                await refuse(failures.unknown_model(asked), scope, send)
+                return
+            except NoReplica as error:
+                failure = failure or Failure(self.nobody(error), was_sent=False)
+                break
+            if tried:
+                self.metrics.retried(trip.backend.name)
+            tried.append(trip.backend)
+            failure = await self.attempt(flight, trip, payload, scope, send)
+            if failure is None or flight.over:
+                break
+            if failure.was_sent:
+                num_lost += 1
+                if not asked.may_repeat:
+                    break
+        if failure is not None and not flight.has_left:
+            await self.give_up(failure, tried, scope, send)
+
+    async def attempt(self, flight, trip: Trip, payload: bytes, scope, send) -> Failure | None:
+        """Asks one replica. None when the client has been sent something, else what went wrong."""
+        backend, is_stream = trip.backend, trip.asked.stream
+        first = self.timeouts.first_byte if is_stream else self.timeouts.whole_answer
+        flight.has_begun = False
+        backend.flights.add(flight)
+        try:
+            async with flight.within(first):
+                return await self.exchange(flight, trip, payload, scope, send)
+        except LOSSES as error:
+            if not flight.over:
+                self.dispatcher.lost(trip)
+                self.metrics.lost(backend.name)
+                log_loss(error, flight, backend, scope)
+            if not flight.has_begun:
+                return failures.failure_of(error, flight, backend)
+            await self.break_off(error, flight, backend, scope, send)
+            return None
+        finally:
+            backend.flights.discard(flight)
+            self.dispatcher.ended(trip)
+
+    async def exchange(self, flight, trip: Trip, payload: bytes, scope, send) -> Failure | None:
+        """The request out, the answer in: nothing goes to the client before its first byte."""
+        backend, request_id = trip.backend, request_id_of(scope)
+        sent = self.dispatcher.clock()
+        async with self.session.request(
+            scope["method"], backend.url_of(scope), data=payload,
+            headers=headers.to_replica(scope["headers"], request_id), allow_redirects=False,
+        ) as response:  # fmt: skip
+            if response.status in REFUSALS:
+                return await self.refused(trip, response, request_id)
+            data = await response.content.readany()
+            self.dispatcher.answered(trip, response.status)
+            self.metrics.first_byte(backend.name, response.status, self.dispatcher.clock() - sent)
+            backend.flights.discard(flight)
+            told = headers.to_client(response.raw_headers, backend.name, request_id)
+            self.remember(told, backend)
+            flight.has_begun, flight.is_stream = True, is_events(response)
+            flight.has_first_byte(self.timeouts.between_bytes)
+            await send({"type": "http.response.start", "status": response.status, "headers": told})
+            await self.pass_on(flight, response.content.readany, data, send)
+        return None
+
+    async def pass_on(self, flight: Flight, read, data: bytes, send) -> None:
+        """Bytes as they come. A client that reads slowly slows the replica, and no one else."""
+        events, now = WholeEvents(), asyncio.get_running_loop().time
+        while data:
+            if ready := events.take(data) if flight.is_stream else data:
+                await send({"type": "http.response.body", "body": ready, "more_body": True})
+            flight.silent_since = now()
+            data = await read()
+            flight.silent_since = None
+        await send({"type": "http.response.body", "body": events.held, "more_body": False})
+
+    async def refused(self, trip: Trip, response, request_id: bytes) -> Failure:
+        """The replica takes nothing now; what it said goes to the client if all others do so."""
+        self.dispatcher.answered(trip, response.status)
+        self.metrics.refused(trip.backend.name, response.status)
+        body = await response.read()
+        told = headers.to_client(response.raw_headers, trip.backend.name, request_id)
+        error = APIError(response.status, "the replica refuses", retry_after=RETRY_AFTER_S)
+        return Failure(error, was_sent=False, refusal=(response.status, told, body))
+
+    async def break_off(self, error: Exception, flight: Flight, backend, scope, send) -> None:
+        """After the first byte there is no other replica: the client is told, and it ends."""
+        if flight.has_left:
+            return
+        if not flight.is_stream:  # of one JSON object a part has gone out: it can't be mended
+            scope["labkit.transport"].abort()
+            return
+        body = event(failures.broken_off(error, backend).body())
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def give_up(self, failure: Failure, tried: list[Backend], scope, send) -> None:
+        if failure.refusal is None:
+            names = b", ".join(backend.name.encode() for backend in tried)
+            more = [(headers.REPLICA, names)] if tried else []
+            await refuse(failure.error, scope, send, more)
+            return
+        status, told, body = failure.refusal
+        await send({"type": "http.response.start", "status": status, "headers": told})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def remember(self, told: headers.Headers, backend: Backend) -> None:
+        """Whose request it is, for those who cancel it."""
+        request_id = next(value for name, value in told if name == b"x-request-id")
+        self.owners[request_id.decode("latin-1")] = backend
+        if len(self.owners) > MOST_OWNERS:
+            self.owners.popitem(last=False)
+
+    def nobody(self, error: NoReplica) -> APIError:
+        told = self.dispatcher.why_nobody(error)
+        return APIError(503, told, code="no_replica", retry_after=RETRY_AFTER_S)
+
+
+async def whole_body(receive) -> bytes | None:
+    """All of it: a replica that is lost must not cost its sender the request. None if the client
+    left before its end. `Guards` refuses what is too large."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def watch(receive, flight: Flight) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    flight.leave()
+
+
+def log_loss(error: Exception, flight: Flight, backend: Backend, scope) -> None:
+    told = {
+        "request_id": request_id_of(scope).decode("latin-1"), "replica": backend.name,
+        "reason": failures.reason(error), "had_begun": flight.has_begun,
+    }  # fmt: skip
+    log.warning("a replica lost a request", extra=told)
+
+
+def is_events(response) -> bool:
+    """Whether an answer is server-sent events that can be told apart: not compressed ones."""
+    coded = response.headers.get("content-encoding", "identity")
+    return response.content_type == "text/event-stream" and coded == "identity"

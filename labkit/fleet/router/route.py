@@ -1,0 +1,109 @@
+"""`python3 -m labkit route …`, inside `.venv`: the router until it is told to stop."""
+
+import sys
+from argparse import Namespace
+
+from labkit.console import SetupError, make_safe
+from labkit.fleet.breaker import Breaker
+from labkit.fleet.pools import Pools, Spill
+from labkit.fleet.router import options as route_options
+from labkit.fleet.router.app import RouterApp, client_session
+from labkit.fleet.router.backends import Backend, Dispatcher
+from labkit.fleet.router.flight import Timeouts
+from labkit.fleet.router.health_checks import HealthChecks
+from labkit.fleet.routing import ROUTERS, Replica, Router, Session
+from labkit.serving import logs, server
+from labkit.serving.__main__ import run as run_loop
+
+LONGEST_COOLDOWN = 30  # times the first
+
+
+def main(argv: list[str]) -> int:
+    """Routes until it is told to stop; returns the exit status."""
+    make_safe()
+    options = route_options.parse(argv)
+    logs.set_up(options.log_format)
+    try:
+        return run_loop(run(options))
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+async def run(options: Namespace) -> int:
+    """Serves until a signal; then finishes what is open. Returns the exit status."""
+    timeouts = Timeouts(
+        options.connect_timeout, options.first_byte_timeout, options.between_bytes_timeout,
+        options.whole_answer_timeout,
+    )  # fmt: skip
+    async with client_session(timeouts) as session:
+        return await server.serve(options, Routed(options, session, timeouts))
+
+
+class Routed:
+    """What `server.serve` has to know of what it serves: here a router, which has no engine."""
+
+    def __init__(self, options: Namespace, session, timeouts: Timeouts):
+        self.options, self.backends = options, backends_of(options)
+        dispatcher = Dispatcher(self.backends, policy_of(options))
+        self.app = RouterApp(
+            dispatcher, session, timeouts, options.retries, options.session_header
+        )
+        self.checks = HealthChecks(
+            self.backends, session, options.health_interval, options.health_timeout
+        )
+        self.note_refusal = self.app.note_refusal
+
+    def announce(self, port: int) -> None:
+        """Says that it listens."""
+        options = self.options
+        policy = "two pools" if options.dedicated else options.policy or "least-loaded"
+        print(f"Open: {server.address_of(options, port)}    (policy: {policy})", flush=True)
+        server.warn_if_open(options)
+
+    async def run(self) -> None:
+        """Looks after the replicas until this is cancelled."""
+        await self.checks.check_all()
+        for one in self.backends:
+            pool = f" ({one.replica.pool})" if self.options.dedicated else ""
+            state = "up" if one.is_up else f"down, {one.detail}"
+            print(f"Replica {one.name}{pool} at {one.url}: {state}", flush=True)
+        await self.checks.run()
+
+    async def drain(self, timeout: float) -> None:
+        """Ends what is open."""
+        if self.app.num_open:
+            told = f"Finishing {self.app.num_open} requests, up to {timeout:g} s"
+            print(f"{told}; Ctrl-C ends them at once", flush=True)
+        await self.app.drain(timeout)
+
+    def engine_pids(self) -> list[int]:
+        return []
+
+
+def backends_of(options: Namespace) -> list[Backend]:
+    shortest = options.breaker_cooldown
+    return [
+        Backend(
+            one.url, Replica(one.name, pool=one.pool),
+            Breaker(options.breaker_failures, shortest, LONGEST_COOLDOWN * shortest),
+        )
+        for one in options.targets
+    ]  # fmt: skip
+
+
+def policy_of(options: Namespace) -> Router:
+    if options.dedicated:
+        given = {"urgent_above": options.urgent_above, "lend_below": options.lend_below}
+        spill = Spill(**{name: value for name, value in given.items() if value is not None})
+        return Pools(options.seed, spill)
+    kind = ROUTERS[options.policy or "least-loaded"]
+    if kind is Session:
+        return Session(options.seed, key=lambda asked: asked.session)
+    return kind(options.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
