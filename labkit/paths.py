@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+MOST_BYTES = 5_000_000  # of a file that the workbook keeps
 LOCK_S = 5.0  # a lock older than this was left behind by a process that has been ended
 
 
@@ -37,6 +38,18 @@ def cache_dir() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "labkit"
+
+
+def read_at_most(path: Path, most: int = MOST_BYTES) -> bytes:
+    """What a file holds. Raises OSError for a longer one, and for what is no file: reading a pipe
+    or a device need not end."""
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path.name} is no file")
+    with path.open("rb") as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise OSError(f"{path.name} is longer than the {most:,} bytes that are read at most")
+    return found
 
 
 def write_atomic(path: Path, text: str) -> None:

@@ -1,7 +1,8 @@
 """A circuit breaker: when to leave a replica alone, and when to try it again. No clock, no I/O.
 
 The pattern is Nygard's ("Release It!", 2007). Each attempt that was allowed is reported once:
-it failed, succeeded, or was cancelled before anything could be learnt from it.
+it failed, succeeded, or was cancelled before anything could be learnt from it. From a request
+that was sent before it opened nothing is reported while it is open: it would end another's probe.
 """
 
 

@@ -7,6 +7,7 @@ event loop. A request pins its model for as long as it needs it: what is pinned 
 import asyncio
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,6 +32,7 @@ class State(StrEnum):
     WAITING = "waiting"  # for memory
     LOADING = "loading"
     READY = "ready"
+    LEAVING = "leaving"  # as soon as the one that takes its place is there
 
 
 @dataclass(eq=False)
@@ -59,8 +61,9 @@ class Shelf:
 
     @property
     def num_bytes(self) -> int:
-        """What is taken: a model that is being loaded counts, one that waits for room doesn't."""
-        return sum(e.num_bytes for e in self.entries.values() if e.state is not State.WAITING)
+        """What is taken: a model that is being loaded counts, not one that waits or leaves."""
+        taken = (State.LOADING, State.READY)
+        return sum(e.num_bytes for e in self.entries.values() if e.state in taken)
 
     def victims(self, needed: int) -> list[Entry] | None:
         """Who must leave so that `needed` bytes more fit into the budget.
@@ -97,8 +100,8 @@ class Loader(ABC):
         """Frees what `entry.value` holds. Never raises."""
 
     def spare_bytes(self) -> int:
-        """Memory beyond the budget that may be used for a moment, while a model takes the place
-        of others: then these leave when it is there, and stay if it can't be loaded."""
+        """Memory beyond the budget that may be used while a model takes the place of others:
+        then these leave when it is there, and stay if it can't be loaded."""
         return 0
 
 
@@ -114,6 +117,7 @@ class ModelCache:
         self.leaving: set[asyncio.Task] = set()  # each unloads a model that is off the shelf
         self.changed = asyncio.Event()  # a pin was given back, or a model is gone
         self.loads = self.evictions = self.failures = 0
+        self.is_closed = False
 
     @asynccontextmanager
     async def use(self, name: str):
@@ -153,19 +157,24 @@ class ModelCache:
 
     async def close(self) -> None:
         """Unloads everything; nothing may be asked for any more."""
+        self.is_closed = True
         tasks = [entry.task for entry in self.shelf.entries.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._evict([e for e in self.shelf.entries.values() if e.state is State.READY])
+        here = (State.READY, State.LEAVING)
+        self._evict([e for e in self.shelf.entries.values() if e.state in here])
         await self._all_gone()
 
     def _begin(self, name: str) -> Entry:
         """A new entry, and the task that loads it."""
         entry = self.shelf.entries[name] = Entry(name)
-        entry.task = asyncio.create_task(self._load(entry))
-        entry.task.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen
+        self._start(entry, self._load(entry))
         return entry
+
+    def _start(self, entry: Entry, work: Coroutine) -> None:
+        entry.task = asyncio.create_task(work)
+        entry.task.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen
 
     async def _load(self, entry: Entry) -> None:
         gone: list[Entry] = []
@@ -177,11 +186,11 @@ class ModelCache:
             entry.value, entry.num_bytes = await self.loader.load(entry)
             entry.state = State.READY
             self._refuse_too_large(entry)
-        except BaseException as error:
-            self.failures += 1
+        except BaseException:
+            self.failures += entry.state is not State.WAITING
             self._evict([entry]) if entry.state is State.READY else self._forget(entry)
-            for victim in gone if isinstance(error, Exception) else ():  # as it was before
-                if victim.name not in self.shelf.entries:
+            for victim in gone:  # as it was before
+                if victim.name not in self.shelf.entries and not self.is_closed:
                     self._begin(victim.name)
             raise
         self.loads += 1
@@ -192,12 +201,13 @@ class ModelCache:
         if entry.num_bytes > self.shelf.budget:
             raise ModelTooLarge(
                 f"model {entry.name!r} needs {gigabytes(entry.num_bytes)}, all models together "
-                f"may have {gigabytes(self.shelf.budget)}; raise that, or take a smaller model"
+                f"may have {gigabytes(self.shelf.budget)}; raise that, or take less: a smaller "
+                "model, or less memory for its KV cache"
             )
 
     async def _make_room(self, entry: Entry) -> list[Entry]:
-        """Waits until the entry fits, and reserves its bytes. Those who had to leave before it
-        can be loaded; an empty list when it can be loaded first. Raises ModelsBusy."""
+        """Waits until the entry fits, and reserves its bytes. Returns those who had to leave
+        before it can be loaded: nobody, where it can be loaded first. Raises ModelsBusy."""
         try:
             async with asyncio.timeout(self.patience_s):
                 while (victims := self.shelf.victims(entry.num_bytes)) is None:
@@ -212,15 +222,38 @@ class ModelCache:
                 f"in {RETRY_AFTER_S} s"
             ) from None
         entry.state = State.LOADING
-        if self.shelf.num_bytes - self.shelf.budget <= self.loader.spare_bytes():
-            return []
-        self._evict(victims)
-        return victims
+        if self._in_memory() - self.shelf.budget > self.loader.spare_bytes():
+            self._evict(victims)
+            while any(e.state is State.LEAVING for e in self.shelf.entries.values()):
+                await self.changed.wait()
+            return victims
+        for victim in victims:
+            victim.state = State.LEAVING
+            self._start(victim, self._give_way(victim, entry.task))
+        return []
+
+    def _in_memory(self) -> int:
+        """Bytes of all that is there or on its way, those included that are to leave."""
+        there = [e for e in self.shelf.entries.values() if e.state is not State.WAITING]
+        return sum(entry.num_bytes for entry in there)
+
+    async def _give_way(self, victim: Entry, coming: asyncio.Task) -> None:
+        """What becomes of a victim when the one who takes its place is there, or can't be loaded.
+        Who asks for it meanwhile waits for that; then it needs room, as any other."""
+        await asyncio.wait({coming})
+        if coming.cancelled() or coming.exception():
+            victim.state = State.READY
+            self._tell()
+            return
+        self._evict([victim])
+        if victim.num_pins:
+            victim.state = State.WAITING
+            self.shelf.entries[victim.name] = victim
+            await self._load(victim)
 
     def _trim(self) -> None:
-        """Whoever is too much leaves, now that the one who came after them is there."""
-        is_loading = any(e.state is State.LOADING for e in self.shelf.entries.values())
-        if self.shelf.num_bytes > self.shelf.budget and not is_loading:
+        """Lets idle ones leave when a model turned out larger than it was reckoned."""
+        if self.shelf.num_bytes > self.shelf.budget:
             self._evict(self.shelf.victims(0) or [])
 
     def _evict(self, entries: list[Entry]) -> None:
@@ -238,7 +271,8 @@ class ModelCache:
 
     async def _all_gone(self) -> None:
         """Memory is free when a model's process has ended, not when it was told to."""
-        await asyncio.gather(*self.leaving)
+        while self.leaving:
+            await asyncio.wait({*self.leaving})
 
     def _tell(self) -> None:
         self.changed.set()

@@ -6,65 +6,14 @@ counts from dispatch, since a request that waits there for its first token is wo
 
 import heapq
 import random
-from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from labkit.fleet.hashing import mixed, number_of
+from labkit.fleet.replicas import NoReplica, Replica, Router, nobody
 
+__all__ = ["ROUTERS", "NoReplica", "Replica", "Router", "nobody"]
 MOST_KEYS = 100_000  # sessions whose replica is remembered; others are computed again
-
-
-class NoReplica(RuntimeError):
-    """No replica is healthy."""
-
-
-@dataclass(eq=False, slots=True)
-class Replica:
-    """What a router knows of a replica. `name` is unique, and never changes."""
-
-    name: str
-    healthy: bool = True
-    num_requests: int = 0  # dispatched to it and not finished
-    num_tokens: int = 0  # of these requests: prompt and the most that may be generated
-    pool: str = "shared"  # see `labkit.fleet.pools`
-
-    @property
-    def load(self) -> tuple[int, int]:
-        """Tokens first: one long request is more work than two short ones."""
-        return self.num_tokens, self.num_requests
-
-
-def tokens_of(request) -> int:
-    """What a request may come to: a router doesn't know how early an answer ends."""
-    return len(request.prompt_token_ids) + request.max_tokens
-
-
-class Router(ABC):
-    """The interface of all routers, and the count of what is under way.
-
-    `choose(request, replicas)` gives an index of `replicas`, always of a healthy one; it raises
-    NoReplica when there is none. `replicas` is one list that may grow: a replica that is lost
-    stays in its place with `healthy` False.
-    """
-
-    def __init__(self, seed: int = 0):
-        self.seed = seed
-
-    @abstractmethod
-    def choose(self, request, replicas: Sequence[Replica]) -> int:
-        """The index of the replica that gets the request."""
-
-    def dispatched(self, request, replica: Replica) -> None:
-        """The request was sent to `replica`: it is part of its load from now on."""
-        replica.num_requests += 1
-        replica.num_tokens += tokens_of(request)
-
-    def finished(self, request, replica: Replica) -> None:
-        """The request has ended there, for whatever reason."""
-        replica.num_requests -= 1
-        replica.num_tokens -= tokens_of(request)
 
 
 class RoundRobin(Router):
@@ -98,7 +47,7 @@ class LeastLoaded(Router):
         self.turn = 0
 
     def choose(self, request, replicas: Sequence[Replica]) -> int:
-        if len(self.place) != len(replicas) or len(self.heap) > 4 * len(replicas) + 64:
+        if len(self.place) != len(replicas):
             self._begin(replicas)
         unhealthy, found = [], None
         while self.heap and found is None:
@@ -124,6 +73,9 @@ class LeastLoaded(Router):
         super().finished(request, replica)
         self._note(replica)
 
+    def forget(self, names: set[str]) -> None:
+        self.heap, self.place = [], {}  # all places have changed: the next choice begins anew
+
     def _begin(self, replicas: Sequence[Replica]) -> None:
         self.place = {replica.name: index for index, replica in enumerate(replicas)}
         self.heap = [(replica.load, 0, index) for index, replica in enumerate(replicas)]
@@ -136,6 +88,9 @@ class LeastLoaded(Router):
             index = self.place[replica.name]
             self.latest[index] = self.turn
             heapq.heappush(self.heap, (replica.load, self.turn, index))
+        if len(self.heap) > 4 * len(self.place) + 64:
+            self.heap = [entry for entry in self.heap if entry[1] == self.latest[entry[2]]]
+            heapq.heapify(self.heap)
 
 
 class PowerOfTwoChoices(Router):
@@ -214,6 +169,10 @@ class Session(Router):
     def finished(self, request, replica: Replica) -> None:
         self.others.finished(request, replica)
 
+    def forget(self, names: set[str]) -> None:
+        self.others.forget(names)
+        self.names = []  # all places have changed: the next choice begins anew
+
     def _best(self, key: str, indices: Sequence[int]) -> int:
         number = number_of(key)
         return max(indices, key=lambda index: mixed(number ^ self.names[index]))
@@ -225,7 +184,8 @@ class PrefixAware(Router):
 
     Beginnings are known by the hashes of full blocks, as the block pool has them
     (`hashes(request)` gives them; without token ids there are none). Up to `most_blocks` are
-    remembered, the ones seen last. What a replica has evicted since is not known here.
+    remembered, the ones seen last. What a replica has evicted since is not known here. A beginning
+    of less than `least_blocks` is nobody's: a chat template's first words are in every prompt.
     """
 
     def __init__(
@@ -234,9 +194,11 @@ class PrefixAware(Router):
         hashes: Callable[..., Sequence[bytes]] = lambda request: request.block_hashes,
         most_ahead: int = 8192,
         most_blocks: int = 1_000_000,
+        least_blocks: int = 1,
     ):
         super().__init__(seed)
         self.hashes, self.most_ahead, self.most_blocks = hashes, most_ahead, most_blocks
+        self.least_blocks = least_blocks
         self.others = LeastLoaded(seed)
         self.owners: OrderedDict[bytes, set[str]] = OrderedDict()  # block → names of replicas
 
@@ -260,11 +222,12 @@ class PrefixAware(Router):
     def longest(self, request, names: set[str]) -> set[str]:
         """Those of `names` that have the longest known beginning; none when nobody has any."""
         found: set[str] = set()
-        for block_hash in self.hashes(request):
+        for number, block_hash in enumerate(self.hashes(request), start=1):
             names = names & self.owners.get(block_hash, set())
             if not names:
                 break
-            found = names
+            if number >= self.least_blocks:
+                found = names
         return found
 
     def dispatched(self, request, replica: Replica) -> None:
@@ -278,11 +241,12 @@ class PrefixAware(Router):
     def finished(self, request, replica: Replica) -> None:
         self.others.finished(request, replica)
 
-
-def nobody(replicas: Sequence[Replica]) -> NoReplica:
-    return NoReplica(
-        f"0 of {len(replicas)} replicas are healthy, at least 1 is needed; start one, or wait"
-    )
+    def forget(self, names: set[str]) -> None:
+        self.others.forget(names)
+        for block_hash, owners in [*self.owners.items()]:
+            owners -= names
+            if not owners:
+                del self.owners[block_hash]
 
 
 ROUTERS = {

@@ -12,7 +12,8 @@ def cost_per_million(price_per_hour: float, good_tokens: int, seconds: float) ->
     over `seconds` of that rent. Tokens that came too late are paid for like all others, and
     count for nothing.
 
-    Infinite when no token is good. ValueError when a value is below 0, or `seconds` is 0.
+    Infinite when no token is good. ValueError when a value is below 0, or `seconds` is 0 or
+    infinite.
     """
     if price_per_hour < 0 or good_tokens < 0 or not 0 < seconds < math.inf:
         raise ValueError(

@@ -43,8 +43,9 @@ def refuse_for_several(parser, options: Namespace) -> None:
     if options.home != "process":
         flag = "--in-thread" if options.home == "thread" else "--in-process"
         parser.error(f"several models have a process each; leave {flag} out")
-    if options.device == "cuda" and options.model_memory is None:
-        parser.error("--device cuda needs --model-memory for several models: the GPU's, for all")
+    if options.device.startswith("cuda") and options.model_memory is None:
+        told = f"--device {options.device} needs --model-memory for several models"
+        parser.error(f"{told}: the GPU's, for all")
 
 
 def place(model: str) -> Path:

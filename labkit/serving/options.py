@@ -205,8 +205,8 @@ def memory(text: str) -> int:
         value = parse_bytes(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
-    if value == 0:
-        raise ArgumentTypeError("0 bytes hold no model; give more")
+    if value < 10**6:
+        raise ArgumentTypeError(f"{text!r} is {value:,} bytes, which hold no model; '6GB', say")
     return value
 
 

@@ -42,6 +42,16 @@ async def gone(receive) -> None:
         pass
 
 
+async def whole_body(receive) -> bytes | None:
+    """What a client sends; None if it leaves before the end. `Guards` refuses what is too large."""
+    parts = []
+    while (message := await receive())["type"] == "http.request":
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+    return None
+
+
 class Answering(ABC, Response):
     """An answer that stops when its client leaves, wherever the request is then."""
 

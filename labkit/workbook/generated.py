@@ -84,7 +84,8 @@ def header(book: Book, source: Source, cell: Cell, edition: Edition, seconds: in
     minutes = cell.minutes + sum(e.minutes for e in exercises)
     core = cell.minutes + sum(e.minutes for e in exercises if e.core)
     stars = _stars(max((e.difficulty for e in exercises), default=1))
-    facts = say("header.facts", language, stars=stars, minutes=minutes)
+    key = "header.facts" if exercises else "header.no_exercises"
+    facts = say(key, language, stars=stars, minutes=minutes)
     if core != minutes:
         facts += " " + say("header.core", language, minutes=core)
     if seconds:

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.paths import alone_with, my_dir, write_atomic
+from labkit.paths import alone_with, my_dir, read_at_most, write_atomic
 from labkit.workbook import cut
 from labkit.workbook.registry import Exercise
 
@@ -116,12 +116,21 @@ def saved_part(hole: Hole) -> str | None:
     since, or the file was damaged.
     """
     try:
-        text = part_path(hole.exercise.id).read_text(encoding="utf-8")
+        text = read_at_most(part_path(hole.exercise.id)).decode("utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise PartError("check.unreadable", reason=error) from None
     return part_from_cell(hole, text)
+
+
+def is_saved(exercise_id: str) -> bool:
+    """Whether a part is kept that Python can read; a folder or a picture of that name is none."""
+    try:
+        ast.parse(read_at_most(part_path(exercise_id)).decode("utf-8"))
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def put_aside(exercise_id: str) -> Path | None:
@@ -141,7 +150,7 @@ def put_aside(exercise_id: str) -> Path | None:
 def notes() -> dict[str, dict]:
     """Attempts, last outcome and hints seen, by exercise id; empty when unreadable."""
     try:
-        kept = json.loads((my_dir() / "progress.json").read_text(encoding="utf-8-sig"))
+        kept = json.loads(read_at_most(my_dir() / "progress.json").decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(kept, dict):

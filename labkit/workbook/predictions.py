@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import date
 
-from labkit.paths import alone_with, my_dir, write_atomic
+from labkit.paths import alone_with, my_dir, read_at_most, write_atomic
 from labkit.workbook import pictures
 from labkit.workbook.catalogue import text
 from labkit.workbook.report import Report, Table
@@ -23,7 +23,7 @@ CLOSE = 1.25  # a prediction within this factor, either way, is called close
 def kept(file: str) -> dict:
     """What `my/<file>` holds; empty when it is missing or unreadable."""
     try:
-        values = json.loads((my_dir() / file).read_text(encoding="utf-8-sig"))
+        values = json.loads(read_at_most(my_dir() / file).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

@@ -42,6 +42,11 @@ def start(notebook: str, language: str = "en", keep: bool = True) -> Report:
     return Report("note", sentence)
 
 
+def keeps() -> bool:
+    """Whether this session keeps anything; a solution's doesn't."""
+    return _keeps
+
+
 def language(lang: str) -> Report:
     """Chooses the language of all messages, "en" or "ko", and keeps the choice."""
     if lang not in catalogue.LANGUAGES:
@@ -216,7 +221,7 @@ def _keep(result: Report, action, *arguments, **values):
 
 
 def _state(exercise_id: str) -> str:
-    if parts.part_path(exercise_id).is_file():
+    if parts.is_saved(exercise_id):
         return "passed"
     outcome = parts.notes().get(exercise_id, {}).get("outcome", "not attempted")
     return outcome if outcome != "passed" else "not attempted"

@@ -12,12 +12,12 @@ import contextlib
 import dis
 import io
 import json
-import math
 import os
 import signal
 import sys
 import threading
 import traceback
+from math import isclose  # of its own: a part may have another one put in its place
 
 from labkit.workbook import cut
 from labkit.workbook.parts import Hole
@@ -105,6 +105,11 @@ def warm_up(hole: Hole) -> None:
             raise AssertionError(f"{hole.exercise.id}: the reference fails case {case.name!r}")
         if same([found], []):
             raise AssertionError("an earlier part has changed what is called the same")
+    wrong = spliced(hole, hole.exercise.mistakes[0].apply(hole.reference))
+    with contextlib.redirect_stdout(io.StringIO()):
+        cases = hole.exercise.cases
+        if all(same(attempt(case, wrong)[0], plain(case.expected)) for case in cases):
+            raise AssertionError("an earlier part has changed the cases: a mistake passes")
 
 
 def examine(hole: Hole, part: str, seconds: float, send) -> dict:
@@ -197,7 +202,7 @@ def same(one, other) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=1e-9)
+        return isclose(one, other, rel_tol=1e-9)
     return one == other
 
 

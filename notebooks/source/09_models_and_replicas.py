@@ -39,7 +39,7 @@
 # 있음).
 #
 # 라우터는 적어 둔 것으로만 복제본을 압니다. *무엇이 어디에 있는가*, 그리고 *누가 얼마나 바쁜가*. 이
-# 노트북의 주제는 이 기록을 참으로 유지하는 것입니다. 메모리 안의 모델에 대해서도, 한 모델의 복제본에
+# 노트북의 주제는 이 기록이 늘 사실과 맞도록 지키는 것입니다. 메모리 안의 모델에 대해서도, 한 모델의 복제본에
 # 대해서도, 요청이 실패하고 취소되고 한꺼번에 몰려와도 말입니다.
 #
 # **이 노트북을 마치면**
@@ -119,11 +119,11 @@ print(f"{smol.name} on {device}")
 #
 # **Shapes and invariants.** A `Shelf` has a `budget` in bytes and `entries`, the least recently
 # used first. Models differ in size by a hundred, so *bytes* count, not models. An entry is READY,
-# or LOADING, or WAITING for room; only one that is READY and has no pins (`is_idle`) may leave. And
-# leaving must be *enough*: throwing three models out and still having no room for the fourth is the
-# mistake of 08's preemption again.
+# or LOADING, or WAITING for room, or LEAVING as soon as the next one is there; only one that is
+# READY and has no pins (`is_idle`) may be told to leave. And leaving must be *enough*: throwing
+# three models out and still having no room for the fourth is the mistake of 08's preemption again.
 
-# %% [markdown] lang="ko" of="980873c1"
+# %% [markdown] lang="ko" of="214ee62e"
 # ## 여러 모델, 하나의 메모리
 #
 # **왜.** 어느 회사에 미세 조정한 모델이 마흔 개 있고, 그때그때 쓰이는 것은 네 개입니다. 모델마다 카드를
@@ -132,9 +132,9 @@ print(f"{smol.name} on {device}")
 #
 # **모양과 불변 조건.** `Shelf`에는 바이트 단위의 `budget`과, 가장 오래 쓰이지 않은 것이 앞에 오는
 # `entries`가 있습니다. 모델의 크기는 백 배씩 다르므로 개수가 아니라 *바이트*를 셉니다. 항목은 READY이거나,
-# LOADING이거나, 자리를 기다리는 WAITING입니다. READY이고 pin이 없는 것(`is_idle`)만 나갈 수 있습니다.
-# 그리고 나가는 것은 *충분해야* 합니다. 셋을 내보내고도 넷째가 들어올 자리가 없다면, 08의 선점에서 본
-# 실수를 되풀이하는 것입니다.
+# LOADING이거나, 자리를 기다리는 WAITING이거나, 다음 모델이 들어오는 대로 나갈 LEAVING입니다. READY이고
+# pin이 없는 것(`is_idle`)만 내보낼 수 있습니다. 그리고 나가는 것은 *충분해야* 합니다. 셋을 내보내고도
+# 넷째가 들어올 자리가 없다면, 08의 선점에서 본 실수를 되풀이하는 것입니다.
 
 # %% show="labkit.fleet.model_cache:Entry"
 
@@ -171,8 +171,8 @@ for needed in (20, 26, 40, 62, 65):
 #
 # **Why.** Ten requests for a model that isn't there arrive within a second. One load takes ten
 # seconds and all of the disk's bandwidth. What must not happen: ten loads; a model that is evicted
-# between the end of its load and the first request's turn; a client that goes away and takes the
-# load of the nine others along; a failed load that everybody is told of for ever.
+# between the end of its load and the first request's turn; a client that goes away and ends the
+# load that nine others wait for; a failed load that everybody is told of for ever.
 #
 # **Shapes and invariants.** The load belongs to a task of the entry (`_begin(name)` makes both, and
 # puts the entry on the shelf), to no caller. A *pin* is a caller that uses the model or waits for
@@ -180,15 +180,15 @@ for needed in (20, 26, 40, 62, 65):
 #
 # Between two `await`s nobody else runs; at each of them everything may have changed.
 
-# %% [markdown] lang="ko" of="50987a36"
+# %% [markdown] lang="ko" of="f1753614"
 # 마지막 줄이 흥미롭습니다. 셋이 모두 나가도 64GB가 비는데 65가 필요하므로 아무도 나가지 않습니다.
 #
 # ## 몇 명이 요청하든 한 번만 불러오기
 #
 # **왜.** 메모리에 없는 모델을 찾는 요청 열 개가 1초 안에 옵니다. 한 번 불러오는 데 10초와 디스크의 모든
 # 대역폭이 듭니다. 일어나면 안 되는 일은 이렇습니다. 열 번 불러오기. 불러오기가 끝나고 첫 요청의 차례가 오기
-# 전에 모델이 쫓겨나는 것. 떠난 클라이언트 하나가 나머지 아홉의 불러오기까지 끝내는 것. 한 번의 실패를
-# 모두에게 영원히 돌려주는 것.
+# 전에 모델이 쫓겨나는 것. 떠난 클라이언트 하나 때문에 나머지 아홉이 기다리던 불러오기까지 중단되는 것. 한
+# 번의 실패를 모두에게 영원히 돌려주는 것.
 #
 # **모양과 불변 조건.** 불러오기는 어느 호출자의 것도 아닌, 항목의 태스크가 합니다(`_begin(name)`이 둘을
 # 만들고 항목을 선반에 올립니다). *pin*은 모델을 쓰거나 기다리는 호출자 하나입니다. 실패한 항목은 `_load`가
@@ -258,17 +258,20 @@ print(*events, sep="\n")
 #
 # Real models now: SmolLM2-135M in bfloat16 under three names, in float32 under a fourth, twice as
 # large, and `tiny` twice. Room for 900 MB. Sixteen requests come one after the other, every second
-# one for `chat`. Who leaves: the least recently used, or, for comparison, who came first?
+# one for `chat`. In this order: chat write chat code chat write chat tiny-1 chat tiny-2 chat tiny-2
+# chat mail chat mail. `write` is the large one. Who leaves: the least recently used, or, for
+# comparison, who came first?
 #
 # **Predict.** How many of the 16 requests find their model in memory, with the least recently used
 # leaving?
 
-# %% [markdown] lang="ko" of="e28cbe17"
+# %% [markdown] lang="ko" of="78909ee5"
 # ## 실험 A: 모델 여섯, 자리는 셋
 #
 # 이제 진짜 모델입니다. bfloat16의 SmolLM2-135M이 이름 셋으로, 두 배 큰 float32가 네 번째 이름으로, `tiny`가
-# 둘 있습니다. 자리는 900MB입니다. 요청 열여섯 개가 차례로 오고, 둘 중 하나는 `chat`을 찾습니다. 가장 오래
-# 쓰이지 않은 것이 나갈 때와, 비교를 위해 먼저 온 것이 나갈 때를 봅니다.
+# 둘 있습니다. 자리는 900MB입니다. 요청 열여섯 개가 차례로 오고, 둘 중 하나는 `chat`을 찾습니다. 순서는
+# chat write chat code chat write chat tiny-1 chat tiny-2 chat tiny-2 chat mail chat mail이고, 큰 것은
+# `write`입니다. 가장 오래 쓰이지 않은 것이 나갈 때와, 비교를 위해 먼저 온 것이 나갈 때를 봅니다.
 #
 # **예측.** 가장 오래 쓰이지 않은 것이 나간다면, 16개 중 몇 개의 요청이 모델을 메모리에서 찾을까요?
 
@@ -321,7 +324,7 @@ compare("09.hits", visited["least recently used"].num_hits, "of 16 requests")
 # %% [markdown] lang="en"
 # **Compare.** First in, first out throws `chat` out twice: it came first, and is asked for in every
 # second request. Two loads more, and half a gigabyte. Neither can avoid that `write`, as large as
-# two others, empties half of the shelf.
+# two others, fills more than half of the shelf.
 #
 # Counting models instead of bytes would be worse. "Three models" don't fit when `write` is one of
 # them; to be safe the limit has to be *one*, and then every change is a load.
@@ -334,10 +337,10 @@ compare("09.hits", visited["least recently used"].num_hits, "of 16 requests")
 # One engine isn't enough, so there are several, each with a cache of its own. Who gets the next
 # request? A router is asked with `choose` and told with `dispatched` and `finished`.
 
-# %% [markdown] lang="ko" of="67f41cd9"
+# %% [markdown] lang="ko" of="acd2beca"
 # **비교.** 먼저 온 것을 먼저 내보내면 `chat`이 두 번 쫓겨납니다. 맨 먼저 왔지만, 요청 둘 중 하나가 찾는
-# 모델입니다. 두 번 더, 0.5GB를 더 불러옵니다. 모델 둘만큼 큰 `write`가 선반 절반을 비우는 것은 어느 쪽도
-# 피할 수 없습니다.
+# 모델입니다. 두 번 더, 0.5GB를 더 불러옵니다. 모델 둘만큼 큰 `write`가 선반의 절반 넘게 차지하는 것은 어느
+# 쪽도 피할 수 없습니다.
 #
 # 바이트 대신 모델 수를 세면 더 나쁩니다. “셋까지”로는 `write`가 끼면 들어가지 않습니다. 안전하려면 상한이
 # *하나*여야 하고, 그러면 모델이 바뀔 때마다 불러옵니다.
@@ -350,9 +353,9 @@ compare("09.hits", visited["least recently used"].num_hits, "of 16 requests")
 # 엔진 하나로는 모자라서 여럿을 두고, 캐시는 저마다 따로입니다. 다음 요청은 누가 받을까요? 라우터에게
 # `choose`로 묻고, `dispatched`와 `finished`로 알려 줍니다.
 
-# %% show="labkit.fleet.routing:Replica"
+# %% show="labkit.fleet.replicas:Replica"
 
-# %% show="labkit.fleet.routing:Router.dispatched"
+# %% show="labkit.fleet.replicas:Router.dispatched"
 
 # %% [markdown] lang="en"
 # The load counts *from dispatch*. Sixteen requests come at once to four replicas. Counted from the
@@ -419,17 +422,17 @@ PrefixAware = use("09.3")
 # ## Experiment B: the cache and the crowd
 #
 # 64 replicas (simulated: the real schedulers, block pools and routers, on *modelled* steps of an
-# H100 with 8 billion parameters). 2,000 requests, 800 a second; each begins with one of 256 texts
-# of 2,048 tokens, the n-th 1/n as popular as the first, and ends with 64 tokens of its own. A
+# 8-billion-parameter model on H100s). 2,000 requests, 800 a second; each begins with one of 256
+# texts of 2,048 tokens, the n-th 1/n as popular as the first, and ends with 64 tokens of its own. A
 # replica has room for 24 such texts.
 #
 # **Predict.** Least loaded finds a good quarter of all prompt tokens in a cache. How many percent
 # does prefix-aware routing find?
 
-# %% [markdown] lang="ko" of="79daa8b4"
+# %% [markdown] lang="ko" of="b697b144"
 # ## 실험 B: 캐시와 군중
 #
-# 복제본 64개입니다(시뮬레이션. 진짜 스케줄러와 블록 풀과 라우터, 단계 시간은 80억 파라미터 H100으로
+# 복제본 64개입니다(시뮬레이션. 진짜 스케줄러와 블록 풀과 라우터, 단계 시간은 H100 위의 80억 파라미터 모델로
 # *모델링*한 값). 초당 800개씩 요청 2,000개가 옵니다. 각 요청은 2,048토큰짜리 텍스트 256개 중 하나로
 # 시작하고(n번째의 인기는 첫 번째의 1/n), 자기만의 64토큰으로 끝납니다. 복제본 하나에는 이런 텍스트
 # 24개가 들어갑니다.
@@ -470,7 +473,8 @@ compare("09.found", 100 * simulated["prefix aware"].hit_rate, "% of prompt token
 # twenty times that of *prefix aware*: one request in six begins with the most popular text, all
 # of them stand in line at one replica, and 63 others watch. The bound gives up one percent of hits:
 # when the line gets longer than `most_ahead` (8,192 tokens), the next request computes the text
-# elsewhere, once, and from then on there are two that have it.
+# elsewhere, once, and from then on there are two that have it. (Why is round robin's p99 below that
+# of least loaded here? All requests have the same length; what can taking turns not do wrong then?)
 #
 # Now measured. Two engines of SmolLM2 here, each with a KV cache for some three of six texts. They
 # share this machine's cores, so they run in turn, each on a clock of its own, on which a step takes
@@ -478,11 +482,13 @@ compare("09.found", 100 * simulated["prefix aware"].hit_rate, "% of prompt token
 #
 # **Predict.** How many times as many prompt tokens does prefix-aware routing find as round robin?
 
-# %% [markdown] lang="ko" of="91c66118"
+# %% [markdown] lang="ko" of="ef634e46"
 # **비교.** 두 줄을 보세요. *prefix, no bound*는 적중률이 가장 높지만 p99 TTFT는 *prefix aware*의 스무
 # 배입니다. 요청 여섯 중 하나가 가장 인기 있는 텍스트로 시작하고, 모두 한 복제본에 줄을 서고, 나머지
 # 63개는 구경합니다. 상한은 적중률을 1퍼센트쯤 포기합니다. 줄이 `most_ahead`(8,192토큰)보다 길어지면 다음
-# 요청은 다른 곳에서 텍스트를 한 번 계산하고, 그때부터는 가진 복제본이 둘입니다.
+# 요청은 다른 곳에서 텍스트를 한 번 계산하고, 그때부터는 가진 복제본이 둘입니다. (여기서 라운드 로빈의 p99가
+# least loaded보다 낮은 까닭은 무엇일까요? 요청의 길이가 모두 같습니다. 그럴 때 차례로 보내면 무엇이 잘못될 수
+# 없을까요?)
 #
 # 이제 재 봅니다. 여기 있는 SmolLM2 엔진 둘이고, 각 KV 캐시에는 텍스트 여섯 중 셋쯤 들어갑니다. 이 장비의
 # 코어를 함께 쓰므로 번갈아 실행하되, 저마다 자기 시계를 갖고 단계는 실제로 걸린 만큼 걸린 것으로 합니다.
@@ -622,8 +628,9 @@ compare("09.hangs", len(slow), "requests", modelled=True)
 # gives the one with the highest score.
 
 # %% [markdown] lang="ko" of="dde853aa"
-# **비교.** 다섯은 타임아웃이 세 번 이어져 9초에 차단기가 열리기 전에 이미 떠난 요청입니다. 그 뒤로는 탐침만, 점점 뜸하게 기다립니다. 값은 반대쪽에서 치릅니다. 복제본은 20초에 나았지만
-# 10초쯤 뒤에야 다시 쓰입니다. 차단기와 나란히 헬스 체크를 두면(labkit의 라우터에는 둘 다 있습니다) 아무도
+# **비교.** 다섯은 타임아웃이 세 번 이어져 9초에 차단기가 열리기 전에 이미 떠난 요청입니다. 그 뒤로는
+# 탐침만, 점점 뜸하게 기다립니다. 값은 반대쪽에서 치릅니다. 복제본은 20초에 나았지만 10초쯤 뒤에야 다시
+# 쓰입니다. 차단기와 나란히 헬스 체크를 두면(labkit의 라우터에는 둘 다 있습니다) 아무도
 # 기다리지 않는 요청으로 그 값을 치릅니다.
 #
 # ## 세션은 제자리에 머문다
@@ -758,7 +765,7 @@ for number, ends in enumerate(ray["killed"].values()):
 # 배치는 labkit이 합니다.
 #
 # 설치되어 있으면(`python3 -m labkit doctor --fix triton-server`, 전용 환경에 설치됩니다) 지금 이
-# 프로세서에서 요청 여덟 개로 재고, 아니면 저장된 결과를 보입니다. 두 번째 표는 페이스를 맞춘 A100의
+# 프로세서에서 요청 여덟 개로 재고, 아니면 저장된 결과를 보입니다. 두 번째 표는 paced A100의
 # 것입니다(단계 시간은 *모델링*한 값, 나머지는 진짜). 단계가 아주 짧아 배치 방식의 차이가 드러납니다. 요청
 # 72개, 초당 12개입니다.
 
@@ -792,6 +799,10 @@ for row in loads["models"]:
 # belongs to a batch that nobody can join; the first token of whoever comes a moment later waits for
 # the end of it. As a decoupled model the same engine lets everybody in at every step.
 #
+# In the second table the whole process is counted, Python and torch included; experiment A counted
+# weights and KV cache. int8 takes less memory and longer to load, because it is made from the float
+# weights at each load.
+#
 # Models come and go by order: `POST v2/repository/models/NAME/load` and `/unload`, the server's
 # *explicit* mode. It evicts nothing by itself. Who orders must know who still uses what; issue 3583
 # asks for a counter of uses, after one client unloaded the model that another had just loaded. It
@@ -802,10 +813,13 @@ for row in loads["models"]:
 # **1. The counts are set to zero.** The bug from the top of this page: as in experiment B, but
 # every 20 requests all loads begin at 0 again while the notes of beginnings stay.
 
-# %% [markdown] lang="ko" of="dd5aa38a"
+# %% [markdown] lang="ko" of="87ee42f7"
 # TTFT를 배치 방식과 견주어 보세요. dynamic batcher에서 답은 스트리밍이든 아니든, 아무도 끼어들 수 없는
 # 배치에 속합니다. 조금 늦게 온 요청의 첫 토큰은 그 배치가 끝나기를 기다립니다. decoupled 모델이면 같은
 # 엔진이 단계마다 누구든 들입니다.
+#
+# 둘째 표는 Python과 torch를 포함한 프로세스 전체를, 실험 A는 가중치와 KV 캐시만 센 것입니다. int8은 메모리를
+# 덜 쓰지만, 불러올 때마다 부동소수점 가중치에서 만들기 때문에 더 오래 걸립니다.
 #
 # 모델은 명령에 따라 들어오고 나갑니다. `POST v2/repository/models/NAME/load`와 `/unload`, 이 서버의
 # *explicit* 모드입니다. 스스로 내보내는 일은 없습니다. 명령하는 쪽이 누가 무엇을 아직 쓰는지 알아야 합니다.

@@ -45,14 +45,16 @@
 # %% [markdown] lang="en"
 # ## Where you stand
 #
-# `answer`, `predict` and `compare` in the notebooks kept all of this under `my/`. (In the solutions
-# nothing is kept, so all is open there; your own copy shows your own numbers.)
+# `answer`, `predict` and `compare` in the notebooks kept all of this under `my/`. Your own copy of
+# this notebook shows your own numbers. (The solutions keep nothing. What they show is a sample: the
+# numbers of one machine on one day, with predictions that are made up.)
 
-# %% [markdown] lang="ko" of="3144db29"
+# %% [markdown] lang="ko" of="2a4aaff4"
 # ## 지금까지의 결과
 #
-# 노트북의 `answer`, `predict`, `compare`가 이 모든 것을 `my/`에 저장했습니다. (풀이 노트북은 아무것도 저장하지
-# 않아서 모두 열려 있습니다. 여러분의 사본에는 여러분의 숫자가 나옵니다.)
+# 노트북의 `answer`, `predict`, `compare`가 이 모든 것을 `my/`에 저장했습니다. 이 노트북의 여러분 사본에는
+# 여러분의 숫자가 나옵니다. (풀이 노트북은 아무것도 저장하지 않습니다. 거기 보이는 것은 예시입니다. 어느 날
+# 장비 한 대에서 나온 숫자이고, 예측은 지어낸 것입니다.)
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.ten_questions.shown import left_open, page, question, summary, what_if
@@ -62,16 +64,16 @@ summary()
 # %% [markdown] lang="en"
 # ## The ten questions
 #
-# One cell each. Before you run it, say your answer aloud, in one sentence with one number. The line
-# above the cell is for a group: it has no solution.
+# One cell each. Before you run it, say your answer aloud, in one sentence with one number (the list
+# above has the questions). The line above the cell is for a group: it has no solution.
 #
 # *You move the API into a process of its own and the tokens/s don't change. What did you buy?*
 
-# %% [markdown] lang="ko" of="1a6b47b8"
+# %% [markdown] lang="ko" of="3a800409"
 # ## 열 가지 질문
 #
-# 질문마다 셀이 하나입니다. 실행하기 전에 숫자 하나가 들어간 한 문장으로 답을 소리 내어 말해 보세요. 셀 위의
-# 문장은 함께 이야기할 거리이고 정답은 없습니다.
+# 질문마다 셀이 하나입니다. 실행하기 전에 숫자 하나가 들어간 한 문장으로 답을 소리 내어 말해 보세요(질문은 위
+# 목록에 있습니다). 셀 위의 문장은 함께 이야기할 거리이고 정답은 없습니다.
 #
 # *API를 별도 프로세스로 옮겼는데 tokens/s가 그대로입니다. 무엇을 얻었습니까?*
 
@@ -211,9 +213,13 @@ what_if(
 
 # %% [markdown] lang="en"
 # ## What remains open
+#
+# (In the solutions that is everything: the sample doesn't count.)
 
-# %% [markdown] lang="ko" of="810d5759"
+# %% [markdown] lang="ko" of="834aefbf"
 # ## 남은 것
+#
+# (풀이 노트북에서는 전부입니다. 예시는 세지 않습니다.)
 
 # %% tags=["nbval-ignore-output"]
 left_open()

@@ -3,17 +3,19 @@
 `act` says what becomes of a request: "answer", "silent" (accepts, and never answers), "drop"
 (the connection ends before an answer), "break" (in the middle of an event), "refuse" (429),
 "loading" (503), "fail" (500), "half" (of a JSON object), "wait" (an event, then nothing until
-`go` is set), "flood" (events without end).
+`go` is set), "flood" (events without end), "big" (429, without end), "reset" (after an event,
+without a length), or the bytes of the answer. `lists` has the bytes of other answers by path.
 """
 
 import asyncio
 import json
+import socket
+import struct
 from contextlib import asynccontextmanager, suppress
 
 from labkit.fleet.breaker import Breaker
 from labkit.fleet.router.app import RouterApp, client_session
-from labkit.fleet.router.backends import Backend, Dispatcher
-from labkit.fleet.router.flight import Timeouts
+from labkit.fleet.router.backends import Backend, Dispatcher, Timeouts
 from labkit.fleet.routing import Replica, RoundRobin
 
 PATIENCE_S = 60  # no test is about time
@@ -27,9 +29,11 @@ def event(text):
 class FakeReplica:
     def __init__(self, name, models=("m",)):
         self.name, self.models, self.act, self.health = name, models, "answer", 200
+        self.api_key = None  # who asks for anything but /health has to send it
         self.asked = []  # (line, headers, body) of what was posted
         self.num_open, self.num_closed, self.num_written = 0, 0, 0
         self.go = asyncio.Event()
+        self.lists = {}
         self.requests = {}  # id → state, of /v1/requests
 
     async def __aenter__(self):
@@ -51,7 +55,7 @@ class FakeReplica:
             if line.startswith("POST"):
                 await self.post(line, headers, body, reader, writer)
             else:
-                await self.view(line, reader, writer)
+                await self.view(line, headers, reader, writer)
         writer.close()
 
     async def post(self, line, headers, body, reader, writer):
@@ -70,7 +74,24 @@ class FakeReplica:
             writer.write(HEAD.format(status, kind, f"{self.name}-{len(self.asked)}", more).encode())
 
         act = self.act
-        if act == "silent":
+        if isinstance(act, bytes):
+            writer.write(act)
+        elif act == "big":
+            head("429 Too Many", "application/json")
+            while self.num_written < 100_000_000:
+                writer.write(b"x" * 10_000)
+                self.num_written += 10_000
+                await writer.drain()
+        elif act == "reset":
+            head("200 OK", "text/event-stream")
+            writer.write(event("a"))
+            await writer.drain()
+            await self.go.wait()
+            given = writer.get_extra_info("socket")
+            given.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+            return
+        elif act == "silent":
             await asyncio.Event().wait()
         elif act in ("refuse", "loading"):
             status = "429 Too Many" if act == "refuse" else "503 Not Now"
@@ -106,12 +127,15 @@ class FakeReplica:
         chunk(event("b") + b"data: [DONE]\n\n")
         chunk(b"")
 
-    async def view(self, line, reader, writer):
+    async def view(self, line, headers, reader, writer):
         path = line.split()[1]
         if path == "/health" and self.health is None:
             await reader.read()
         status, told = self.health, {"status": "so"}
-        if path == "/v1/models":
+        key = self.api_key and f"Bearer {self.api_key}"
+        if path != "/health" and key and headers.get("authorization") != key:
+            status, told = 401, {"error": {"message": "no key"}}
+        elif path == "/v1/models":
             status, told = 200, {"object": "list", "data": [{"id": one} for one in self.models]}
         elif path == "/v1/requests":
             status, told = 200, {"data": [{"id": one} for one in self.requests], "mine": []}
@@ -119,17 +143,21 @@ class FakeReplica:
             known = path.rpartition("/")[2] in self.requests
             told = {"id": path.rpartition("/")[2], "cancelled": line.startswith("DELETE")}
             status, told = (200, told) if known else (404, {"error": {"message": "no"}})
+        if path in self.lists:
+            status = 200
         writer.write(HEAD.format(status or 200, "application/json", "x", "").encode())
-        writer.write(json.dumps(told).encode())
+        writer.write(self.lists.get(path) or json.dumps(told).encode())
 
 
 @asynccontextmanager
-async def routed(*names, policy=None, clock=None, models=("m",), **options):
+async def routed(
+    *names, policy=None, clock=None, models=("m",), timeouts=Timeouts(), **options  # noqa: B008
+):
     """A router in front of fakes: (app, backends, fakes)."""
     fakes = [await FakeReplica(name, models).__aenter__() for name in names]
-    backends = [Backend(one.url, Replica(one.name), Breaker()) for one in fakes]
+    backends = [Backend(one.url, Replica(one.name), Breaker(), timeouts) for one in fakes]
     dispatcher = Dispatcher(backends, policy or RoundRobin(), **({"clock": clock} if clock else {}))
-    async with client_session(Timeouts()) as session:
+    async with client_session() as session:
         app = RouterApp(dispatcher, session, **options)
         app.session = session
         try:

@@ -55,7 +55,7 @@ def test_loads_are_those_of_open_trips_and_nobody_is_asked_who_may_not_be(policy
     actions = ["begin"] * 3 + ["answer", "lose", "end", "end", "health", "time"]
     for _ in range(data.draw(st.integers(1, 40))):
         action = data.draw(st.sampled_from(actions))
-        probes = {one: sum(t.is_probe and not t.is_judged for t in trips if t.backend is one)
+        probes = {one: sum(t.is_probe for t in trips if t.backend is one)
                   for one in backends}  # fmt: skip
         assert max(probes.values()) <= 1
         if action == "begin":
@@ -73,8 +73,8 @@ def test_loads_are_those_of_open_trips_and_nobody_is_asked_who_may_not_be(policy
             clock.now += data.draw(st.sampled_from([0.1, 1.0, 40.0]))
         elif trips:
             trip = trips[data.draw(st.integers(0, len(trips) - 1))]
-            if action == "answer" and not trip.is_judged:
-                dispatcher.answered(trip, data.draw(st.sampled_from([200, 429, 500, 503])))
+            if action == "answer":
+                dispatcher.answered(trip, data.draw(st.sampled_from([200, 429, 500, 502, 503])))
             elif action == "lose":
                 dispatcher.lost(trip)
             dispatcher.ended(trip)
@@ -88,6 +88,139 @@ def test_loads_are_those_of_open_trips_and_nobody_is_asked_who_may_not_be(policy
     for trip in trips:
         dispatcher.ended(trip)
     assert all(one.replica.load == (0, 0) for one in backends)
+
+
+STEPS = st.tuples(
+    st.sampled_from(["begin", "answer", "lose", "end"]), st.integers(0, 7),
+    st.sampled_from([0.0, 0.5, 1.0, 40.0]),
+)  # fmt: skip
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_while_a_breaker_is_open_only_its_probe_is_heard_however_others_end(history):
+    clock = Clock()
+    dispatcher = fleet("round-robin", 1, clock)
+    breaker = dispatcher.backends[0].breaker
+    trips = [dispatcher.begin(Asked()) for _ in range(8)]
+    for trip in trips[5:]:
+        lose(dispatcher, trip)
+    trips = trips[:5]  # under way since before it opened
+    probe = None
+    for action, number, passed in history:
+        clock.now += passed
+        if action == "begin":
+            is_free = probe is None and breaker.state(clock.now) == "half-open"
+            if breaker.is_open and not is_free:
+                with pytest.raises(NoReplica):
+                    dispatcher.begin(Asked())
+                continue
+            trips.append(dispatcher.begin(Asked()))
+            probe = trips[-1] if is_free else None
+            continue
+        if not trips:
+            continue
+        trip = trips[number % len(trips)]
+        was_open, before = breaker.is_open, dict(vars(breaker))
+        if action == "answer":
+            dispatcher.answered(trip, 200)
+        elif action == "lose":
+            dispatcher.lost(trip)
+        if action != "answer":
+            dispatcher.ended(trip)
+            trips.remove(trip)
+        if was_open and trip is not probe:
+            assert vars(breaker) == before
+        elif trip is probe:
+            assert breaker.is_open == (action != "answer") and not breaker.is_probing
+            probe = None
+    for trip in trips:
+        dispatcher.ended(trip)
+    clock.now += breaker.longest_s
+    dispatcher.begin(Asked())  # nothing is stuck
+
+
+def lose(dispatcher, trip):
+    dispatcher.lost(trip)
+    dispatcher.ended(trip)
+
+
+def test_an_old_requests_end_is_not_taken_for_the_probes():
+    clock = Clock()
+    dispatcher = fleet("round-robin", 1, clock)
+    breaker = dispatcher.backends[0].breaker
+    old, *others = [dispatcher.begin(Asked()) for _ in range(4)]
+    for trip in others:
+        lose(dispatcher, trip)
+    clock.now = 1.0
+    probe = dispatcher.begin(Asked())
+    lose(dispatcher, old)
+    assert breaker.is_probing and breaker.cooldown_s == 1.0
+    clock.now = 30.0
+    with pytest.raises(NoReplica):  # the probe is still under way
+        dispatcher.begin(Asked())
+    dispatcher.ended(probe)
+    assert dispatcher.begin(Asked()).is_probe
+
+
+def test_a_replica_that_breaks_off_all_it_begins_is_left_out_and_one_that_ends_some_is_not():
+    dispatcher = fleet("round-robin", 1, Clock())
+    for number in range(12):
+        trip = dispatcher.begin(Asked())
+        dispatcher.answered(trip, 200)
+        if number % 3 < 2:
+            dispatcher.lost(trip)
+        dispatcher.ended(trip)
+    for _ in range(3):
+        trip = dispatcher.begin(Asked())
+        dispatcher.answered(trip, 200)
+        lose(dispatcher, trip)
+    with pytest.raises(NoReplica):
+        dispatcher.begin(Asked())
+
+
+@pytest.mark.parametrize("status, lives", [(200, True), (400, True), (429, True), (500, True),
+                                           (502, False), (503, True), (504, False)])  # fmt: skip
+def test_only_the_statuses_that_say_nobody_is_there_open_a_breaker(status, lives):
+    dispatcher = fleet("round-robin", 1, Clock())
+    for _ in range(3):
+        trip = dispatcher.begin(Asked())
+        dispatcher.answered(trip, status)
+        lose(dispatcher, trip) if status == 502 else dispatcher.ended(trip)  # counted once
+    assert dispatcher.backends[0].breaker.is_open != lives
+
+
+def test_a_probe_is_judged_by_the_head_of_its_answer_so_that_nobody_waits_for_its_end():
+    clock = Clock()
+    dispatcher = fleet("round-robin", 1, clock)
+    for trip in [dispatcher.begin(Asked()) for _ in range(3)]:
+        lose(dispatcher, trip)
+    clock.now = 1.0
+    probe = dispatcher.begin(Asked())
+    dispatcher.answered(probe, 503)
+    trip = dispatcher.begin(Asked())
+    assert not trip.is_probe
+    for one in (probe, trip):  # what becomes of it now counts as any other's
+        lose(dispatcher, one)
+    assert not dispatcher.backends[0].breaker.is_open
+    lose(dispatcher, dispatcher.begin(Asked()))
+    assert dispatcher.backends[0].breaker.is_open
+
+
+def test_who_was_a_probe_once_is_none_when_the_breaker_opens_again():
+    clock = Clock()
+    dispatcher = fleet("round-robin", 1, clock)
+    breaker, probes = dispatcher.backends[0].breaker, []
+    for now in (1.0, 2.0):
+        for trip in [dispatcher.begin(Asked()) for _ in range(3)]:
+            lose(dispatcher, trip)
+        clock.now = now
+        probes.append(dispatcher.begin(Asked()))
+        if now == 1.0:
+            dispatcher.answered(probes[0], 200)  # its stream goes on
+    lose(dispatcher, probes[0])
+    assert breaker.is_probing and breaker.opened_at == 1.0
+    dispatcher.answered(probes[1], 200)
+    assert not breaker.is_open
 
 
 def test_a_probe_whose_client_leaves_leaves_the_way_free_for_the_next():

@@ -43,8 +43,9 @@ def test_who_leaves_is_idle_longest_unused_first_and_no_more_than_needed(shelf, 
 
 
 @given(shelves())
-def test_a_model_that_waits_for_memory_takes_none(shelf):
-    taken = [e.num_bytes for e in shelf.entries.values() if e.state is not State.WAITING]
+def test_a_model_that_waits_for_memory_or_leaves_takes_none(shelf):
+    out = (State.WAITING, State.LEAVING)
+    taken = [e.num_bytes for e in shelf.entries.values() if e.state not in out]
     assert shelf.num_bytes == sum(taken)
 
 
@@ -174,12 +175,46 @@ def test_nobody_leaves_for_a_model_before_it_is_there_where_memory_allows():
         one = Play(spare=100 * GB)
         one.cache.release(await one.use("c"))
         task = await one.ask("e")
-        one.cache.release((await one.ask("c")).result())
-        assert one.states()["c"] is State.READY
+        assert one.states()["c"] is State.LEAVING and not one.loader.unloading
         await one.loaded("e")
         assert task.done() and [*one.loader.unloading] == ["c"]
 
     played(story())
+
+
+def test_who_asks_for_a_model_that_is_to_leave_waits_for_what_becomes_of_it():
+    """Else two models that are always in use would stay beyond the budget for ever."""
+
+    async def story():
+        one = Play(spare=100 * GB)
+        one.cache.release(await one.use("c"))
+        coming, again = await one.ask("e"), await one.ask("c")
+        assert not again.done()
+        await one.failed("e")
+        assert isinstance(coming.exception(), ModelLoadFailed)
+        assert again.result().state is State.READY and one.loader.num_loads["c"] == 1
+        one.cache.release(again.result())
+        coming, again = await one.ask("e"), await one.ask("c")
+        await one.loaded("e")
+        await one.unloaded("c")
+        assert not again.done() and one.cache.shelf.num_bytes == SIZES["e"]
+        one.cache.release(coming.result())
+        await one.settle()
+        await one.loaded("c")
+        assert again.result().num_pins == 1 and one.loader.num_loads["c"] == 2
+
+    played(story())
+
+
+@play
+async def test_closing_waits_for_models_that_leave(one):
+    one.cache.release(await one.use("c"))
+    await one.ask("e")
+    closing = asyncio.create_task(one.cache.close())
+    await one.settle()
+    assert not closing.done() and [*one.loader.unloading] == ["c"]
+    await one.unloaded("c")
+    assert closing.done() and not one.loader.there.total()
 
 
 def test_where_memory_allows_a_model_is_loaded_before_another_leaves():

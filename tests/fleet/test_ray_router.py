@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install .[ray]")
 from labkit.fleet.ray_serve.about import About  # noqa: E402
-from labkit.fleet.ray_serve.routers import ByLoad, ByPolicy  # noqa: E402
+from labkit.fleet.ray_serve.routers import LEAST_BLOCKS, ByLoad, ByPolicy  # noqa: E402
+from labkit.fleet.routing import ROUTERS  # noqa: E402
 
 
 class Replicas:
     """A router with replicas that are names; requests are numbered."""
 
-    def __init__(self, policy="prefix", names="abc"):
+    def __init__(self, policy="prefix", names="abc", **more):
         self.router = ByPolicy.__new__(ByPolicy)
-        self.router.initialize_state(policy)
+        self.router.initialize_state(policy, **more)
         self.there = {name: replica(name) for name in names}
         self.loop, self.number = asyncio.new_event_loop(), 0
 
@@ -34,18 +35,20 @@ class Replicas:
         ranks = self.loop.run_until_complete(
             self.router.choose_replicas([*self.there.values()], pending)
         )
-        assert len(ranks[0]) == 1 and {*ranks[0]}.isdisjoint(ranks[1])
+        named = [one.replica_id.unique_id for rank in ranks for one in rank]
+        assert len(ranks[0]) == 1 and sorted(named) == sorted(self.there)  # each once
+        self.ranks = ranks
         return ranks[0][0].replica_id.unique_id, pending
 
     def accept(self, pending, name):
-        self.router.on_request_routed(pending, self.there[name].replica_id, None)
+        self.router.on_request_routed(pending, SimpleNamespace(unique_id=name), None)
 
     def finish(self, pending, name):
         number = pending.metadata.internal_request_id
         self.router.on_request_completed(SimpleNamespace(unique_id=name), number)
 
     def load(self):
-        return {one.name: one.num_requests for one in self.router.known}
+        return {name: one.num_requests for name, one in self.router.known.items()}
 
 
 def replica(name, models=()):
@@ -70,9 +73,18 @@ def test_ten_that_come_at_once_are_spread_before_anybody_has_accepted():
 
 def test_a_prompt_goes_where_its_beginning_went():
     replicas = Replicas("prefix")
-    first, _ = replicas.ask(request(hashes=[b"1", b"2"]))
-    replicas.ask(request(hashes=[b"8"]))
-    assert replicas.ask(request(hashes=[b"1", b"2", b"3"]))[0] == first
+    hashes = [b"%d" % number for number in range(LEAST_BLOCKS)]
+    first, _ = replicas.ask(request(hashes=hashes))
+    replicas.ask(request(hashes=[b"other"]))
+    assert replicas.ask(request(hashes=[*hashes, b"more"]))[0] == first
+
+
+def test_what_every_prompt_begins_with_draws_nobody():
+    """A chat template's system prompt is a block or two: all chats on one replica otherwise."""
+    replicas = Replicas("prefix", "ab")
+    for number in range(10):
+        replicas.ask(request(hashes=[b"system", b"question %d" % number]))
+    assert replicas.load() == {"a": 5, "b": 5}
 
 
 def test_who_takes_it_instead_has_its_load():
@@ -107,6 +119,49 @@ def test_who_has_the_model_in_memory_is_preferred():
     replicas.there["b"] = replica("b", ["chat"])
     assert {replicas.ask(request(), "chat")[0] for _ in range(3)} == {"b"}
     assert {replicas.ask(request(), "other")[0] for _ in range(3)} == {"a", "b"}
+
+
+@pytest.mark.parametrize("policy", sorted(ROUTERS))
+def test_a_hot_model_gets_a_second_replica_when_the_first_has_its_hands_full(policy):
+    replicas = Replicas(policy, "abc", full=4)
+    replicas.there["b"] = replica("b", ["chat"])
+    asked = request(hashes=[b"1"])
+    assert [replicas.ask(asked, "chat")[0] for _ in range(4)] == [*"bbbb"]
+    asked = [replicas.ask(asked, "chat") for _ in range(8)]
+    assert replicas.load() == {"a": 4, "b": 4, "c": 4}
+    assert replicas.ask(request(), "chat")[0] == "b"  # nobody has room: no model is loaded for it
+    for name, pending in asked:
+        replicas.finish(pending, name)
+    assert replicas.ask(request(), "other")[0] in "ac"
+
+
+def test_what_the_first_choice_cannot_take_others_get_those_with_the_model_first():
+    replicas = Replicas("round-robin", "abc")
+    for name in "bc":
+        replicas.there[name] = replica(name, ["chat"])
+    replicas.ask(request(), "chat")
+    first, second, third = [[one.replica_id.unique_id for one in rank] for rank in replicas.ranks]
+    assert {*first, *second} == {"b", "c"} and third == ["a"]
+
+
+@pytest.mark.parametrize("policy", sorted(ROUTERS))
+def test_of_replicas_that_are_gone_nothing_is_remembered(policy):
+    """As many come as go, so that their number alone tells nobody anything."""
+    replicas = Replicas(policy, "ab")
+    asked = About(10, 10, "ada", block_hashes=[b"1", b"2"])
+    for number in range(20):
+        name, pending = replicas.ask(asked)
+        lost = sorted(replicas.there)[number % 2]
+        del replicas.there[lost]
+        replicas.there[f"new {number}"] = replica(f"new {number}")
+        if number % 3 == 0:
+            replicas.ask(request())
+        replicas.accept(pending, lost if number % 4 else name)
+        replicas.finish(pending, name)
+    replicas.ask(request())
+    assert replicas.router.known.keys() == replicas.there.keys()
+    owners = getattr(replicas.router.policy, "owners", {}).values()
+    assert set().union(*owners) <= replicas.there.keys()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "cancel", "accept", "finish"]), st.integers(0))))

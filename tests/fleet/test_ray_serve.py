@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from ray_server import RayServer, Stream, until
+from ray_server import RayServer, Stream, is_alive, until
 
 from labkit.model import tiny
 
@@ -106,15 +106,19 @@ def test_sigterm_finishes_what_is_open_and_leaves_nothing(ready):
 
 
 def test_a_front_that_is_killed_leaves_nothing(tmp_path):
-    """While it starts, when there is most that could be left."""
+    """While it starts, when there is most that could be left. Until then the key to the cluster
+    stands on no command line, where any user of the machine could read it."""
     server = RayServer(tmp_path, "--model", "tiny", "--replicas", 1)
     names = ("raylet", "gcs_server", "ray_serve.sitter")
 
     def started():
-        lines = [" ".join(one.cmdline()) for one in server.note_family() if one in server.alive()]
-        return all(any(name in line for line in lines) for name in names)
+        lines = {one: " ".join(one.cmdline()) for one in server.note_family() if is_alive(one)}
+        return all(any(name in line for line in lines.values()) for name in names) and lines
 
-    until(started, "Ray's processes")
+    lines = until(started, "Ray's processes")
+    raylet = next(one for one, line in lines.items() if "raylet" in line)
+    token = raylet.environ()["RAY_AUTH_TOKEN"]
+    assert len(token) == 64 and not any(token in line for line in lines.values())
     server.process.kill()
     server.process.wait()
     until(lambda: not server.alive(), "the end of all processes")

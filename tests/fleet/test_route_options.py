@@ -1,11 +1,14 @@
 """What `route` can be told: replicas with names and pools; contradictions in one line."""
 
+from dataclasses import fields
+
 import pytest
 
 from labkit import commands, environment
 from labkit.fleet import pools
 from labkit.fleet.router import options as route_options
 from labkit.fleet.router import route
+from labkit.fleet.router.backends import Timeouts
 from labkit.fleet.routing import LeastLoaded, PrefixAware
 
 A, B = "http://127.0.0.1:1", "http://b.example:2/api/"
@@ -39,6 +42,41 @@ def test_a_session_is_the_headers_else_the_users():
     assert isinstance(route.policy_of(options), PrefixAware)
 
 
+def test_a_replica_has_the_timeouts_that_it_is_given_else_those_of_all():
+    own = f"big={A},first-byte=180,between-bytes=9"
+    given = ["--backend", own, "--backend", B, "--connect-timeout", "1"]
+    first, second = route.backends_of(route_options.parse(given))
+    assert first.timeouts == Timeouts(1.0, 180.0, 9.0) and (first.name, first.url) == ("big", A)
+    assert second.timeouts == Timeouts(1.0)
+    pools = ["--dedicated", f"{A},whole-answer=5", "--shared", B]
+    first, second = route.backends_of(route_options.parse(pools))
+    assert (first.timeouts, second.timeouts) == (Timeouts(whole_answer=5.0), Timeouts())
+    assert first.replica.pool == "dedicated"
+
+
+def test_the_timeouts_of_a_replica_are_those_that_a_router_has():
+    names = {one.replace("-", "_") for one in route_options.TIMEOUTS}
+    assert names == {field.name for field in fields(Timeouts)}
+
+
+def test_what_the_prefix_policy_remembers_is_told_and_can_be_set(capsys):
+    given = ["--backend", A, "--policy", "prefix"]
+    policy = route.policy_of(route_options.parse(given))
+    assert policy.most_blocks == route_options.PREFIX_BLOCKS < PrefixAware().most_blocks
+    given += ["--prefix-blocks", "7"]
+    assert route.policy_of(route_options.parse(given)).most_blocks == 7
+    with pytest.raises(SystemExit):
+        route_options.parse(["--help"])
+    assert "(default: 100,000, 40 MB)" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("checks_key", ["K", None])
+def test_health_checks_have_the_routers_key(checks_key):
+    options = route_options.parse(["--backend", A, *(["--api-key", "K"] if checks_key else [])])
+    told = route.Routed(options, session=None).checks.headers
+    assert told == ({"authorization": "Bearer K"} if checks_key else {})
+
+
 @pytest.mark.parametrize(
     "line, told",
     [
@@ -48,6 +86,11 @@ def test_a_session_is_the_headers_else_the_users():
         (f"--dedicated {A} --shared {B} --policy prefix", "--policy prefix knows no pools"),
         (f"--backend {A} --lend-below 1", "--lend-below is of pools"),
         (f"--backend {A} --backend {A}", "two replicas are called 127.0.0.1:1"),
+        (f"--backend {A} --prefix-blocks 7", "--prefix-blocks is what --policy prefix"),
+        (f"--backend {A},first=1", "no timeout 'first=1'; after a comma give NAME=SECONDS with"),
+        (f"--backend {A},connect", "'' is no number above 0"),
+        (f"--backend {A},connect=0", "'0' is no number above 0"),
+        (f"--backend {A},connect=1,connect=2", "connect is given twice for a replica"),
         ("--backend localhost:1", "is no URL of a server"),
         ("--backend http://x:port", "is no URL of a server"),
         (f"--backend {A}/v1", "ends with /v1"),

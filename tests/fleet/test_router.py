@@ -8,7 +8,7 @@ from functools import wraps
 import pytest
 from fake_replica import Call, event, get, routed, until
 
-from labkit.fleet.router.flight import Timeouts
+from labkit.fleet.router.backends import Timeouts
 from labkit.fleet.router.health_checks import HealthChecks
 from labkit.fleet.routing import LeastLoaded, PrefixAware
 
@@ -109,6 +109,58 @@ async def test_when_all_refuse_the_client_is_told_so_and_when_to_come_back():
             assert (call.status, call.told["retry-after"]) == (429, "7")
             assert call.json["error"]["message"] == f"{call.replica} is full"
         assert all(one.breaker.state(0) == "closed" for one in backends)  # they live
+
+
+@pytest.mark.parametrize("act, status", [("loading", 503), ("fail", 500)])
+@in_a_loop
+async def test_a_request_that_fails_everywhere_costs_the_others_no_replica(act, status):
+    """A model that can't be loaded is a 503, one that the engine fails on a 500."""
+    async with routed("a", "b") as (app, _, fakes):
+        for fake in fakes:
+            fake.act = act
+        for _ in range(8):
+            assert (await Call(app).ended()).status == status
+        for fake in fakes:
+            fake.act = "answer"
+        assert {(await Call(app).ended()).replica for _ in range(2)} == {"a", "b"}
+
+
+@in_a_loop
+async def test_a_replica_that_begins_every_stream_and_breaks_it_off_is_left_out():
+    async with routed("a", "b") as (app, _, (first, second)):
+        first.act = "break"
+        found = [(await Call(app).ended()).replica for _ in range(10)]
+        assert found == ["a", "b"] * 3 + ["b"] * 4
+        assert len(first.asked) == 3
+
+
+@in_a_loop
+async def test_each_replica_has_its_own_timeouts():
+    async with routed("a", "b") as (app, backends, (first, second)):
+        first.act = second.act = "wait"
+        backends[0].timeouts = Timeouts(between_bytes=0.05)
+        calls = [Call(app) for _ in range(2)]
+        cut = await calls[0].ended()
+        assert "within 0.05 s" in json.loads(cut.events[-1])["error"]["message"]
+        assert second.num_open == 1
+        second.go.set()
+        assert (await calls[1].ended()).body == WHOLE
+        first.act, backends[0].timeouts = "silent", Timeouts(first_byte=0.05)
+        assert [(await Call(app).ended()).replica for _ in range(2)] == ["b"] * 2
+
+
+@in_a_loop
+async def test_the_time_to_connect_is_the_replicas_own_too(monkeypatch):
+    async with routed("a", "b") as (app, backends, _):
+        backends[0].timeouts = Timeouts(connect=7.0)
+        given, request = [], app.session.request
+        monkeypatch.setattr(
+            app.session, "request", lambda *a, **o: given.append(o["timeout"]) or request(*a, **o)
+        )
+        for _ in range(2):
+            await Call(app).ended()
+        assert [one.sock_connect for one in given] == [7.0, Timeouts().connect]
+        assert {one.total for one in given} == {None}
 
 
 @in_a_loop
@@ -295,6 +347,16 @@ async def test_a_request_goes_where_its_model_is():
         assert told == {"m": ["a", "b"], "other": ["b"]}
         assert (await get(app, "/v1/models/other")).json["replicas"] == ["b"]
         assert (await get(app, "/v1/models/none")).status == 404
+
+
+@in_a_loop
+async def test_health_checks_read_the_models_of_replicas_that_want_the_routers_key():
+    async with routed("a") as (app, (backend,), (fake,)):
+        fake.api_key = "K"
+        await HealthChecks([backend], app.session).check_all()
+        assert backend.is_up and backend.models is None  # any may be there
+        await HealthChecks([backend], app.session, api_key="K").check_all()
+        assert backend.models == {"m"}
 
 
 @pytest.mark.parametrize("payload", [b"", b"no JSON", b"[1]", b'{"max_tokens": "x"}'])

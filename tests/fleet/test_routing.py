@@ -162,3 +162,41 @@ def test_what_was_seen_longest_ago_is_forgotten_first():
     for block_hash in (b"a", b"b", b"a", b"c"):
         router.dispatched(request(hashes=[block_hash]), replicas[0])
     assert list(router.owners) == [b"a", b"c"]
+
+
+@given(st.sampled_from([*ROUTERS.values()]), st.lists(st.tuples(st.integers(0, 3), st.booleans())))
+def test_replicas_may_be_replaced_by_as_many_others(router_class, history):
+    """Whoever is told to forget those that are gone goes on with those that are there."""
+    router, them, number = router_class(), fleet(3), 0
+    for who, is_lost in history:
+        asked = request(tenant="ada" * (who % 2), hashes=[b"all", b"%d" % who])
+        chosen = them[send(router, asked, them)]
+        if is_lost:  # its requests end later
+            lost, number = them.pop(who % 3), number + 1
+            them.append(Replica(f"new-{number}"))
+            router.forget({lost.name})
+        router.finished(asked, chosen)
+    owners = getattr(router, "owners", {}).values()
+    assert set().union(*owners) <= {one.name for one in them}
+
+
+@pytest.mark.parametrize("router_class", [LeastLoaded, Session, PrefixAware])
+def test_places_that_have_changed_are_not_taken_for_the_old_ones(router_class):
+    router, them = router_class(), fleet(3)
+    asked = [request(tenant=f"user-{n}", hashes=[b"%d" % n]) for n in range(30)]
+    for one in asked:
+        send(router, one, them)
+    router.forget({them.pop(0).name})
+    them.append(Replica("new"))
+    again = [request(tenant=f"user-{n}", hashes=[b"new"]) for n in range(30)]
+    expected = [router_class().choose(one, them) for one in again]
+    assert [router.choose(one, them) for one in again] == expected
+
+
+def test_what_a_router_remembers_of_loads_does_not_grow_with_requests():
+    """A session's requests never ask the least loaded, and are counted there all the same."""
+    router, them = Session(), fleet(3)
+    for number in range(2000):
+        asked = request(tenant="" if number == 0 else f"user-{number % 7}")
+        router.finished(asked, them[send(router, asked, them)])
+    assert len(router.others.heap) <= 4 * len(them) + 64

@@ -156,6 +156,24 @@ def test_a_client_that_left_ends_in_the_engine_and_no_other_does(quiet):
     assert [one.tokens() for one in stays.sender.sent] == [[6], [6]]
 
 
+def test_one_that_cannot_be_reached_ends_in_the_engine_and_no_other_does(quiet, monkeypatch):
+    model = quiet.Model(args_of(Served("m")))
+    lost, stays = fake_pb_utils.Request([1], 9), fake_pb_utils.Request([1], 9)
+    model.ask([lost, stays])
+
+    def broken(*_):
+        raise RuntimeError("the response factory is gone")
+
+    monkeypatch.setattr(lost.sender, "send", broken)
+    first, second = model.open
+    model.on_message(step(token(first, 5), token(second, 6)))
+    assert model.link.sent[1:] == [[Abort([first])]] and [*model.open] == [second]
+    assert [one.tokens() for one in stays.sender.sent] == [[6]]
+    monkeypatch.setattr(stays.sender, "send", broken)
+    model.on_end("the engine ended with status -9")
+    assert not model.open
+
+
 def test_when_the_engine_is_gone_all_are_told_and_so_are_those_who_come_later(quiet):
     model = quiet.Model(args_of(Served("m")))
     before, after = fake_pb_utils.Request([1], 9), fake_pb_utils.Request([1], 9)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -16,11 +17,11 @@ import http.server, signal, sys, time
 port = int(next(word for word in sys.argv if word.startswith("--http-port=")).partition("=")[2])
 what = "{what}"
 if what == "taken":
-    print("I1130 failed to start HTTP service: port is in use")
+    print(f"E1130 failed to start HTTP service: Socket '127.0.0.1:{{port}}' already in use")
     sys.exit(1)
 if what == "broken":
     print("+----+")
-    print("E1130 no backend was found")
+    print("E1130 no backend was found: its import is unsupported")
     sys.exit(1)
 if what == "stubborn":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -103,19 +104,35 @@ def test_one_that_does_not_stop_is_killed(fake, monkeypatch):
     assert one.process.returncode == -signal.SIGKILL
 
 
-def test_one_that_does_not_start_says_why(fake):
+@pytest.fixture
+def ports(monkeypatch):
+    """Those that were tried."""
+    tried, free = [], server.free_port
+    monkeypatch.setattr(server, "free_port", lambda: tried.append(free()) or tried[-1])
+    return tried
+
+
+def test_one_that_does_not_start_says_why_and_is_not_tried_again(fake, ports):
     told = "doesn't start: E1130 no backend was found"
     with pytest.raises(server.ServerError, match=told), server.running(fake("broken")):
         pass
+    assert len(ports) == 1
 
 
-def test_a_taken_port_is_tried_again_and_then_told(fake, monkeypatch):
-    ports = []
-    free = server.free_port
-    monkeypatch.setattr(server, "free_port", lambda: ports.append(free()) or ports[-1])
-    with pytest.raises(server.ServerError, match="port is in use"), server.running(fake("taken")):
+def test_a_taken_port_is_tried_again_and_then_told(fake, ports):
+    with pytest.raises(server.ServerError, match="already in use"), server.running(fake("taken")):
         pass
     assert len(ports) == server.TRIES
+
+
+def test_somebody_else_on_its_port_who_says_nothing_holds_nobody_up(fake, monkeypatch):
+    monkeypatch.setattr(server, "READY_S", 0.1)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        monkeypatch.setattr(server, "free_port", lambda: other.getsockname()[1])
+        with pytest.raises(server.ServerError, match="in use"), server.running(fake("taken")):
+            pass
 
 
 def test_one_that_hangs_at_its_start_is_ended(fake, monkeypatch):

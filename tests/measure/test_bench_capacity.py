@@ -1,14 +1,20 @@
 """`bench capacity` against a server that answers at once; and what can't be asked."""
 
+import io
 import json
+from argparse import Namespace
 
 import pytest
 from fake_openai import serving
 
-from labkit.measure.bench import capacity, cli, serve
+from labkit.measure.bench import capacity, cli
 from labkit.measure.bench.answers import Answer, Usage
+from labkit.measure.bench.report import Report
 from labkit.measure.bench.serve_rows import Outcome
+from labkit.measure.capacity import Capacity
+from labkit.measure.simulate import options
 from labkit.measure.slo import SLO
+from labkit.measure.slo_options import slo_of
 from labkit.measure.workload import WorkloadRequest
 
 
@@ -92,7 +98,40 @@ def test_help_has_the_formulas_and_the_prices(capsys):
 
 
 def test_bench_serve_takes_a_preset_too():
-    options = cli.parse(["serve", "--slo", "llama2-70b-interactive", "--slo-ttft-ms", "900"])
-    assert serve.slo_of(options) == SLO(ttft=0.9, tpot=0.04)  # what is given goes over it
-    assert serve.slo_of(cli.parse(["serve", "--slo-itl-ms", "50"])) == SLO(tpot=0.05)
-    assert not serve.slo_of(cli.parse(["serve"]))
+    chosen = cli.parse(["serve", "--slo", "llama2-70b-interactive", "--slo-ttft-ms", "900"])
+    assert slo_of(chosen) == SLO(ttft=0.9, tpot=0.04)  # what is given goes over it
+    assert not slo_of(cli.parse(["serve"]))
+
+
+def test_a_limit_is_of_the_same_thing_wherever_it_is_given():
+    line = ["--slo-ttft-ms", "9", "--slo-itl-ms", "50", "--slo-tpot-ms", "40", "--slo-e2e-ms", "90"]
+    simulated = options.parse(["--synthetic", "conv", *line], "simulate")
+    for found in (cli.parse(["serve", *line]), cli.parse(["capacity", *line]), simulated):
+        assert slo_of(found) == SLO(ttft=0.009, itl=0.05, tpot=0.04, e2e=0.09)
+
+
+@pytest.mark.parametrize("name", ["ttft", "itl", "tpot", "e2e"])
+def test_every_limit_is_one_that_a_capacity_can_be_about(name):
+    assert slo_of(cli.parse(["capacity", f"--slo-{name}-ms", "50"])) == SLO(**{name: 0.05})
+
+
+def test_the_cost_at_the_edge_is_of_all_trials_there():
+    """Not the mean of their costs, and with what was paid for while no token was good."""
+    rows = [
+        {"rate": 2.0, "good_tokens": 1000, "seconds": 10.0, "cost": 10.0},
+        {"rate": 2.0, "good_tokens": 0, "seconds": 10.0, "cost": None},
+        {"rate": 2.0, "good_tokens": 3000, "seconds": 20.0, "cost": 6.7},
+        {"rate": 4.0, "good_tokens": 9000, "seconds": 20.0, "cost": 2.2},
+    ]
+
+    def notes(price):
+        trials = Namespace(
+            endpoint=Namespace(name="s"), rows=rows, counts={2.0: [9, 10]},
+            options=Namespace(price=price),
+        )  # fmt: skip
+        report = Report("capacity", io.StringIO())
+        capacity.tell_capacity(report, trials, Capacity(2.0, 4.0, ()), 0.9)
+        return report.content["notes"]
+
+    assert "s: 10.000 USD for a million good tokens there" in notes(3.6)
+    assert "USD" not in " ".join(notes(None))

@@ -491,6 +491,29 @@ def test_a_picture_is_drawn(loads, fake, tmp_path):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("line, labels", [
+    (["--slo-itl-ms", "9"], {"limit"}),
+    (["--slo-tpot-ms", "9"], {"limit of the mean"}),
+    (["--slo-itl-ms", "9", "--slo-tpot-ms", "5"], {"limit", "limit of the mean"}),
+])  # fmt: skip
+def test_a_picture_says_whether_a_limit_is_of_every_gap_or_of_their_mean(
+    line, labels, fake, tmp_path, monkeypatch
+):
+    from matplotlib.axes import Axes
+
+    drawn = []
+
+    def axvline(self, *args, **options):
+        drawn.append(original(self, *args, **options))
+        return drawn[-1]
+
+    original = Axes.axvline
+    monkeypatch.setattr(Axes, "axvline", axvline)
+    line = ["--rate", "inf", *line, "--plot", str(tmp_path / "p.png")]
+    measured(tmp_path, fake, *line, lines=lines_of("a", "b"))
+    assert {mark.get_label() for mark in drawn} == labels
+
+
 def test_a_picture_is_drawn_when_all_failed(fake, tmp_path):
     line = ["--rate", "inf,1000", "--plot", str(tmp_path / "p.svg")]
     measured(tmp_path, fake, *line, lines=lines_of("refuse", "refuse"))

@@ -1,22 +1,24 @@
 """`bench triton-server` and `comparison`: rows from known answers, what is stored, what is told."""
 
 import asyncio
+import contextlib
 import io
 import json
 import math
-from argparse import Namespace
 
 import pytest
 
 from labkit.console import SetupError
 from labkit.fleet import triton_server
 from labkit.fleet.triton_server import comparison_run, install, playing
-from labkit.fleet.triton_server.client import piece_of
+from labkit.fleet.triton_server.client import Client, Piece, piece_of
 from labkit.fleet.triton_server.playing import Timed
+from labkit.fleet.triton_server.repository import Served
 from labkit.fleet.triton_server.server import ServerError
 from labkit.measure.bench import cli
 from labkit.measure.bench import triton_server as bench
 from labkit.measure.bench.report import Report
+from labkit.measure.workload import WorkloadRequest
 
 
 def test_a_row_is_of_whole_answers():
@@ -157,11 +159,148 @@ def test_without_a_server_the_bench_says_what_to_do(monkeypatch, capsys):
     assert "doctor --fix" in capsys.readouterr().err
 
 
-def test_stored_and_a_workload_contradict(capsys):
+@pytest.mark.parametrize(
+    "line, told",
+    [
+        ("--requests 4", "leave --requests out"),
+        ("--rate 1.5", "leave --rate out"),
+        ("--model tiny", "leave --model out"),
+        ("--max-num-seqs 8", "leave --max-num-seqs out"),
+        ("--seed 0", "leave --seed out"),
+        ("--workload w.jsonl", "leave --workload out"),
+        ("--device H100:8b", "no result of --device H100:8b is stored; choose cpu or A100:8b"),
+        ("--device A100:1b", "no result of --device A100:1b is stored"),
+    ],
+)
+def test_with_stored_nothing_is_accepted_and_ignored(line, told, capsys):
     with pytest.raises(SystemExit):
-        cli.parse(["triton-server", "--stored", "--requests", "4"])
-    assert "leave --requests out" in capsys.readouterr().err
-    assert bench.contradiction(Namespace(stored=True, workload=None, requests=None)) is None
+        cli.parse(["triton-server", "--stored", *line.split()])
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("device", bench.KEPT)
+def test_what_is_stored_is_of_the_device_that_is_asked_for(device, capsys):
+    assert cli.main(["triton-server", "--stored", "--device", device]) == 0
+    assert f"device    {device}: m" in capsys.readouterr().out
+
+
+def test_what_is_not_given_is_as_the_comparison_has_it(monkeypatch):
+    asked = []
+
+    def comparison(**plan):
+        asked.append({name: plan[name] for name in plan if name not in ("stored", "tell")})
+        return comparison_run.read_stored()
+
+    monkeypatch.setattr(comparison_run, "comparison", comparison)
+    assert cli.main(["triton-server"]) == 0
+    assert cli.main(["triton-server", "--rate", "inf", "--seed", "3"]) == 0
+    usual = {"device": "cpu", "given": [], "num_requests": 24}
+    assert asked == [usual, usual | {"rate": math.inf, "seed": 3}]
+    plan = comparison_run.Plan()  # what the help says
+    assert (plan.model, plan.rate, plan.max_num_seqs, plan.seed) == ("smollm2-135m", 1.5, 8, 0)
+
+
+def test_a_failure_is_told_with_its_reason():
+    found = comparison_run.read_stored()
+    timed = [Timed(0.0, [1.0, 2.0]), Timed(0.5, [], "HTTP 503: full")]
+    found["rows"] = [playing.row({"server": "s", "batching": "b"}, timed)]
+    report = Report("triton-server", io.StringIO())
+    bench.tell(found, report)
+    told = "s, b: 1 of 2 requests failed; the first says: HTTP 503: full"
+    assert told in report.content["notes"]
+
+
+class Pieces:
+    """In the place of a client: gives these pieces, whatever is asked."""
+
+    def __init__(self, *pieces):
+        self.pieces = pieces
+
+    async def stream(self, *_, **options):
+        for piece in self.pieces:
+            yield piece
+
+    async def infer(self, *_, **options):
+        return self.pieces[-1]
+
+
+ONE = WorkloadRequest("r", 9, prompt_token_ids=[1], arrival_s=0.0)
+
+
+def played(client, served=Served("m"), count=1):  # noqa: B008, it is frozen
+    return playing.play(client, served, [ONE] * count, lambda text: None)
+
+
+@pytest.mark.parametrize(
+    "pieces, told",
+    [
+        ([Piece([7], None), Piece([8], None)], "without a finish reason"),
+        ([], "without a finish reason"),
+        ([Piece([], "stop")], "no token"),
+        ([Piece([7], None), Piece([], "stop")], ""),
+    ],
+)
+def test_a_stream_that_stops_short_is_not_whole(pieces, told):
+    (found,) = asyncio.run(played(Pieces(*pieces)))
+    assert told in found.failure and bool(found.failure) == bool(told)
+
+
+def test_an_answer_in_one_piece_needs_a_finish_reason_too():
+    whole = Served("m", "dynamic", streams=False)
+    (found,) = asyncio.run(played(Pieces(Piece([7], "")), whole))
+    assert "without a finish reason" in found.failure
+
+
+@contextlib.asynccontextmanager
+async def answering(said: bytes):
+    """A server that says the same to everybody, and hangs up. Gives its URL."""
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as one:
+        yield f"http://127.0.0.1:{one.sockets[0].getsockname()[1]}"
+
+
+HEAD, END = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0\r\n\r\n"
+
+
+def chunk(text: str) -> bytes:
+    return f"{len(text):x}\r\n{text}\r\n".encode()
+
+
+PIECE = chunk('data: {"output_ids":7,"finish_reason":""}\n\n')
+
+
+@pytest.mark.parametrize(
+    "said, told",
+    [
+        (b"", "Server disconnected"),
+        (HEAD + PIECE, "no whole answer"),
+        (HEAD + chunk("data: x\n\n") + END, "no whole answer"),
+        (HEAD + PIECE + END, "without a finish reason"),
+    ],
+    ids=["hangs up", "breaks off", "unreadable", "stops short"],
+)
+def test_what_breaks_off_has_failed_and_the_others_go_on(said, told):
+    async def run():
+        async with answering(said) as url, Client(url) as client:
+            return await played(client, count=2)
+
+    found = asyncio.run(run())
+    assert len(found) == 2 and all(told in one.failure for one in found)
+
+
+def test_a_time_that_is_up_has_a_name():
+    async def run():
+        async with answering(HEAD + END) as url, Client(url) as client, client.asked("GET", "x"):
+            raise TimeoutError
+
+    with pytest.raises(ServerError, match="x: no whole answer: TimeoutError"):
+        asyncio.run(run())
 
 
 @pytest.mark.parametrize("wrong", [["--rate", "0"], ["--device", "A100"], ["--device", "tpu:8b"]])

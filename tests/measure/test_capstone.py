@@ -135,6 +135,7 @@ def test_a_dedicated_pool_keeps_chat_from_waiting(whole):
     [
         ({"card": "T4"}, "card is 'T4'; accepted: A100"),
         ({"policy": "lifo"}, "policy is 'lifo'; accepted: fcfs"),
+        ({"policy": []}, r"policy is \[\]"),
         ({"replicas": 1}, "replicas is 1; accepted: whole numbers from 2"),
         ({"replicas": 2.0}, "replicas is 2.0"),
         ({"replicas": True}, "replicas is True"),
@@ -211,3 +212,45 @@ def test_overload_is_no_attack(whole, arrivals, told):
 def test_the_built_in_attacks_are_within_the_limits(whole):
     for arrivals in ATTACKS.values():
         limits.check(arrivals, whole.seconds)
+
+
+@pytest.mark.parametrize(
+    "values, told",
+    [
+        ({"num_prompt_tokens": -5}, "request 1: num_prompt_tokens is -5; a whole number from 1"),
+        ({"num_prompt_tokens": 1.5}, "num_prompt_tokens is 1.5"),
+        ({"num_output_tokens": math.nan}, "num_output_tokens is nan"),
+        ({"num_output_tokens": True}, "num_output_tokens is True"),
+        ({"priority": "x"}, "priority is 'x'"),
+        ({"priority": 10**400}, "priority is 1000"),
+        ({"deadline": math.nan}, "deadline is nan; None or seconds"),
+        ({"deadline": -1e308}, "deadline is -1e.308"),
+        ({"deadline": "soon"}, "deadline is 'soon'"),
+        ({"time": None}, "time is None"),
+        ({"time": math.nan}, "time is nan"),
+    ],
+)
+def test_a_request_that_no_client_can_send_is_named(whole, values, told):
+    with pytest.raises(AttackError, match=told):
+        attack(TUNED, whole, [Arrival(1.0, 10, 10), Arrival(2.0, 10, 10)._replace(**values)])
+
+
+def test_a_promise_that_any_shift_breaks_is_not_broken_by_the_attack(whole):
+    found = score(TUNED, whole)
+    name, *_ = found.met
+
+    def with_met(met):
+        first, *others = found.classes
+        return replace(found, classes=(replace(first, met=met), *others))
+
+    limit = found.classes[0].share
+    hair = Attack(found, with_met(limit + 0.001), with_met(limit - 0.005))
+    hit = Attack(found, with_met(limit + 0.001), with_met(limit - 0.015))
+    assert hair.broken == [] and hit.broken == [name]
+
+
+def test_a_file_nested_too_deep_is_no_configuration(tmp_path):
+    file = tmp_path / "deep.json"
+    file.write_text("[" * 100_000, "utf-8")
+    with pytest.raises(ConfigurationError, match="deep.json"):
+        Configuration.read(file)

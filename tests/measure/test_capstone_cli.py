@@ -91,12 +91,35 @@ def test_a_name_can_be_read_by_others(small, tmp_path, name):
 def test_a_broken_board_is_told_and_not_written_over(small, tmp_path, text):
     file = tmp_path / "board.json"
     file.write_text(text, "utf-8")
-    if text == "{}":
-        assert leaderboard(small, file) == []
-        return
     with pytest.raises(BoardError, match="mend it, or move it away"):
         save("a", score(GOOD, small), small, file)
     assert file.read_text("utf-8") == text
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cost", "x"), ("cost", [1]), ("cost", -1), ("cost", 10**400), ("cost", True),
+        ("cost", float("nan")), ("date", 5), ("date", "soon"), ("is_valid", "no"), ("met", [1]),
+        ("met", {"chat": "all"}), ("name", "a\x1b[31m"), ("name", 5), ("contest", 5),
+        ("configuration", [1]), ("configuration", {"policy": []}),
+    ],
+)  # fmt: skip
+def test_a_damaged_row_is_told(small, tmp_path, key, value):
+    file = tmp_path / "board.json"
+    save("a", score(GOOD, small), small, file)
+    [row] = json.loads(file.read_text("utf-8"))
+    file.write_text(json.dumps([row, row | {key: value}]), "utf-8")
+    with pytest.raises(BoardError, match="can't be read") as told:
+        leaderboard(small, file)
+    assert str(told.value).isprintable()
+
+
+def test_a_board_nested_too_deep_is_told(small, tmp_path):
+    file = tmp_path / "board.json"
+    file.write_text("[" * 100_000, "utf-8")
+    with pytest.raises(BoardError, match="can't be read"):
+        leaderboard(small, file)
 
 
 # The command

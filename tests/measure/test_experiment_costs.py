@@ -1,6 +1,10 @@
 """The experiments of notebook 10: on a fake engine and on the virtual clock."""
 
+import base64
 import math
+import zlib
+from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -21,6 +25,7 @@ from labkit.measure.experiments.costs_capstone import (
 )
 from labkit.measure.experiments.costs_scaling import follow
 from labkit.measure.experiments.costs_simulated import pooled, priced
+from labkit.measure.metrics import latency
 from labkit.measure.simulate.requests import Arrival
 from labkit.measure.slo import SLO
 from labkit.model import load_decoder
@@ -41,6 +46,24 @@ def test_each_rate_has_the_same_pattern_only_faster(tiny):
     assert [one.arrival for one in slow] == pytest.approx([4 * one.arrival for one in quick])
     assert slow[0].arrival == 0
     assert [one.prompt_token_ids for one in slow] == [one.prompt_token_ids for one in quick]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_requests_arrive_at_the_rate_that_was_asked(tiny, seed):
+    made = costs.requests(tiny, 20, 22.0, seed)
+    assert made[-1].arrival == pytest.approx(19 / 22.0)
+    gaps = {round(b.arrival - a.arrival, 6) for a, b in pairwise(made)}
+    assert len(gaps) > 10  # at random, nevertheless
+    assert [one.arrival for one in costs.requests(tiny, 1, 22.0, seed)] == [0.0]
+    assert costs.requests(tiny, 0, 22.0, seed) == []
+
+
+def test_an_idle_engine_is_judged_by_its_best_request(tiny, monkeypatch):
+    seen = [latency(0.0, times) for times in ([2.0, 5.0], [0.5, 1.5], [4.0, 4.25])]
+    runs = iter([SimpleNamespace(latencies={"chat-0": one}) for one in seen])
+    monkeypatch.setattr(costs, "NUM_ALONE", 3)
+    monkeypatch.setattr(costs, "drive", lambda engine, requests: next(runs))
+    assert costs.alone(None, tiny) == SLO(ttft=0.5, tpot=0.25)
 
 
 def test_a_load_on_a_real_engine_is_judged_by_its_slo(tiny):
@@ -132,6 +155,10 @@ def test_an_attack_survives_too(arrivals):
     assert attack_from_text(attack_as_text(arrivals)) == arrivals
 
 
+def folded(plain: bytes) -> str:
+    return f"{MARK}attack:{base64.b64encode(zlib.compress(plain)).decode()}"
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -145,6 +172,13 @@ def test_an_attack_survives_too(arrivals):
         (fold("attack", [["0", 1, 1, 0, None]]), "no list of requests"),
         (fold("attack", {"a": 1}), "no list of requests"),
         (fold("attack", " " * 200_000), "longer than"),
+        (folded(b"[" * 90_000), "damaged"),
+        (folded(b"9" * 5000), "damaged"),
+        (f"{MARK}attack:é", "damaged"),
+        (fold("attack", [[10**400, 1, 1, 0, None]]), "no list of requests"),
+        (fold("attack", [[0.0, 1, 1, 10**400, None]]), "no list of requests"),
+        (fold("attack", [[0.0, 1, 1, 0, -1e308]]), "no list of requests"),
+        (fold("attack", [[0.0, 1, 1, 0, float("nan")]]), "no list of requests"),
     ],
 )
 def test_a_text_that_is_not_whole_is_refused_with_what_to_do(text, told):

@@ -85,6 +85,23 @@ def test_a_load_that_fails_is_told_as_such():
     asyncio.run(run())
 
 
+def test_a_stay_begins_with_the_load_however_long_its_size_takes_to_find():
+    now = [0.0]
+
+    def sizes(name):
+        now[0] += 1.0
+        return 1
+
+    async def make(name):
+        return name
+
+    async def run():
+        return await visit_in_turn(ModelCache(9, Stays(sizes, make, lambda: now[0])), ["a"], id)
+
+    [stay] = asyncio.run(run()).stays
+    assert stay.begin == 1.0  # after the estimate, before its own look at the size
+
+
 def test_prompts_of_one_beginning_share_their_first_blocks():
     arrivals = prefix_heavy(20, 10.0, 2, 32, 8, 4)
     beginnings = {one.tenant: set() for one in arrivals}

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from labkit.workbook import build, catalogue, source
-from labkit.workbook.generated import Book
+from labkit.workbook.generated import Book, header
 from labkit.workbook.notebooks_cli import main
 from labkit.workbook.registry import Exercise
 
@@ -232,6 +232,15 @@ def test_the_header_counts_minutes_and_names_exercises_and_what_they_build_on(bo
     assert "`Engine.step` | go further | ★★☆ | 15 |" in text
     assert "Builds on exercises 00.1." in text
     assert "Run All" not in text  # never run yet
+
+
+def test_the_header_of_a_notebook_without_exercises_mentions_none():
+    book = build.labkit_book()
+    report = next(one for one in build.sources(book) if one.number == "11")
+    top = next(one for one in report.cells if one.kind == "header")
+    for folder, minutes in (("notebooks", "about 8 minutes"), ("notebooks/ko", "약 8분")):
+        text = header(book, report, top, build.EDITIONS[folder], None).source
+        assert text.endswith(minutes)
 
 
 def test_the_header_tells_the_measured_run_time(book):

@@ -265,3 +265,20 @@ def test_a_copy_of_the_worker_speaks_to_nobody():
     found = finding("import os\n    os.fork()\n    return 0.0, 'memory'")
     assert (found.outcome, found.endless) == ("wrong", False)
     assert [reference_passes() for _ in range(3)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import math; math.isclose = lambda *a, **k: True; return 2.0, 'memory'",
+        "import gc\n    for one in gc.get_objects():\n"
+        "        if type(one).__name__ == 'Case':\n"
+        "            object.__setattr__(one, 'observe', lambda part, one=one: one.expected)\n"
+        "    return 2.0, 'memory'",
+    ],
+    ids=["isclose", "cases"],
+)
+def test_what_a_part_changes_makes_no_later_part_right(body):
+    finding(body)
+    assert finding("return 123.0, 'memory'").outcome == "wrong"
+    assert reference_passes()

@@ -37,6 +37,7 @@ def test_both_costs_are_drawn_and_an_infinite_one_is_left_out():
     good = list(picture.axes[0].lines[1].get_ydata())
     assert good[:2] == [1.0, 0.5] and math.isnan(good[2])
     assert picture.png().startswith(b"\x89PNG")
+    assert picture.get_size_inches()[0] <= 6.5  # legible on a telephone
 
 
 def test_a_broken_promise_is_hollow():
@@ -45,7 +46,9 @@ def test_a_broken_promise_is_hollow():
     assert picture.story == (
         "walled: chat 10%, batch 100%, 2.00 dollars for a million good tokens."
     )
-    chat = picture.axes[0].lines[0]
+    axes = picture.axes[0]
+    assert {text.get_text() for text in axes.texts} == {"2.00", "$ per million\ngood tokens"}
+    chat = axes.lines[0]
     assert chat.get_markerfacecolor() == "none" and list(chat.get_xdata()) == [0.1]
 
 

@@ -2,9 +2,11 @@
 
 import html.parser
 import json
+import os
 import platform
 import re
 import shutil
+from functools import partial
 
 import full_account
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from labkit import bootstrap, commands
 from labkit.paths import repo_root
-from labkit.workbook import catalogue, registry
+from labkit.workbook import catalogue, parts, predictions, registry, session
 from labkit.workbook.ten_questions import cli, kept, scale, shown
 from labkit.workbook.ten_questions.account import account, name_of, number, sentence
 from labkit.workbook.ten_questions.kept import Comparison
@@ -39,6 +41,7 @@ IDS = [f"{question.number}-{rule.name}" for question, rule in RULES]
 def my(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_MY", str(tmp_path / "my"))
     monkeypatch.setenv("LABKIT_LANG", "en")
+    monkeypatch.setattr(session, "_keeps", True)
     return tmp_path / "my"
 
 
@@ -138,7 +141,8 @@ def test_with_nothing_kept_every_question_is_open_and_says_where_to_run_it(my):
     page = page_of(account())
     tags = Tags(page)
     assert tags.said.count("still open") == 20  # at a glance, and in its section
-    assert "Run all cells of notebook 06, 08" in tags.said
+    assert "Run all cells of notebooks 06, 08" in tags.said
+    assert "Run all cells of notebook 01:" in tags.said
     assert "0 of 10" in tags.said and "Nothing has been measured yet" in tags.said
     assert not [tag for tag, _ in tags.tags if tag in ("img", "aside", "svg")]
     assert not my.exists()  # reading makes nothing
@@ -254,6 +258,39 @@ def test_a_folder_in_place_of_a_file_and_a_huge_file_are_named(full, monkeypatch
     assert len(account().kept.problems) == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_never_ends_is_not_read(full, kind):
+    make = os.mkfifo if kind == "pipe" else partial(os.symlink, "/dev/zero")
+    names = ("answers.json", "compared.json", "predictions.json", "progress.json")
+    for path in [full / name for name in names] + [full / "parts" / "00.1.py"]:
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(exist_ok=True)
+        make(path)
+    picture = full / "pictures" / "01.first_text-1.png"
+    found = account()
+    assert [name for name in names if any(name in p for p in found.kept.problems)] == list(names)
+    assert predictions.kept("answers.json") == {} == parts.notes()
+    assert not parts.is_saved("00.1")
+    predictions.keep("predictions.json", "01.x", 2.0)
+    assert predictions.kept("predictions.json") == {"01.x": 2.0}
+    picture.unlink()
+    make(picture)
+    entry = {"file": picture.name}
+    assert kept.picture("01.first_text", entry, full / "compared.json", print) is None
+
+
+def test_only_a_part_that_python_can_read_counts_as_passed(full):
+    odd = ["01.1", "01.2", "01.3"]
+    for name, content in zip(odd, [None, b"\x89PNG\xff\xfe", b"def f(\x00"], strict=True):
+        path = parts.part_path(name)
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content) if content else path.mkdir()
+        assert name in {one.id for one in account().not_passed}
+        assert session._state(name) != "passed"
+
+
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3)
@@ -348,6 +385,56 @@ def test_the_notebook_writes_the_same_page(full):
     assert "report.html" in repr(shown.page())
     written = (full / "report.html").read_text(encoding="utf-8")
     assert written == page_of(account())
+
+
+# ---- the sample that the solutions show
+
+
+@pytest.fixture
+def in_a_solution(monkeypatch):
+    monkeypatch.setattr(session, "_keeps", False)
+
+
+def test_the_sample_is_whole_and_read_like_a_learners_folder():
+    found = account(sample=True)
+    assert found.kept.problems == [] and found.kept.not_compared == []
+    assert found.num_answered == 10 and not any(one.missing for one in found.answers)
+    keys = {key for question in QUESTIONS for key in question.predictions}
+    assert set(found.kept.comparisons) == keys and found.rest == []
+    assert all(one.predicted is not None for one in found.kept.comparisons.values())
+    said = catalogue.text("report.sample")
+    for days in found.kept.days().values():
+        assert all(day in said for day in days)  # the label names every day that stands in it
+
+
+@pytest.mark.parametrize(("question", "rule"), RULES, ids=IDS)
+def test_every_rule_finds_its_numbers_in_the_sample(question, rule):
+    found = account(sample=True).answers[question.number - 1]
+    assert set(rule.needs()) <= found.measured[rule.notebook].numbers.keys()
+
+
+@pytest.mark.parametrize("number_of", range(1, 11))
+def test_in_a_solution_a_question_shows_the_sample_and_says_so(in_a_solution, number_of):
+    said = repr(shown.question(number_of))
+    first = said.splitlines()[1]
+    assert first.startswith("A sample, not yours: ") and "made up" in first
+    assert "still open" not in said and "What your numbers say" not in said
+    assert "Made-up predictions" in said
+
+
+def test_in_a_solution_the_page_and_the_summary_say_that_they_are_of_a_sample(in_a_solution, my):
+    assert "A sample, not yours" in repr(shown.summary())
+    my.mkdir()
+    shown.page()
+    said = Tags((my / "report.html").read_text(encoding="utf-8")).said
+    assert "The predictions are made up" in said and "your numbers" not in said
+    assert "my own" not in said
+
+
+def test_a_learner_never_sees_the_sample(my):
+    for report in (shown.summary(), shown.question(5), shown.left_open()):
+        assert "sample" not in repr(report)
+    assert account().num_answered == 0
 
 
 # ---- the command

@@ -14,6 +14,7 @@ from labkit.serving.api import as_asked
 from labkit.serving.bodies import ChatBody, Common, CompletionBody
 from labkit.serving.errors import APIError
 from labkit.serving.metrics import OTHER
+from labkit.serving.streams import whole_body
 
 BODIES = {"/v1/completions": CompletionBody, "/v1/chat/completions": ChatBody}
 asked_model: ContextVar[str] = ContextVar("asked_model", default=OTHER)  # of the request under way
@@ -112,16 +113,6 @@ def let_go(served: Served, begun: dict):
         return None
     name = dict(begun["headers"]).get(b"x-request-id", b"").decode()
     return served.service.registry.tickets.get(name)
-
-
-async def whole_body(receive) -> bytes | None:
-    """What a client sends; None if it leaves before the end."""
-    parts = []
-    while (message := await receive())["type"] == "http.request":
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
-    return None
 
 
 def replayed(body: bytes, receive):

@@ -34,7 +34,8 @@ class ModelsMetrics:
         return Counter(name, told, ["model_name", *labels], registry=self.registry)
 
     def asked(self, name: str, found: str) -> None:
-        """`found` is "ready", "loading" or "idle": of the first no load had to be waited for."""
+        """`found` is "ready", "loading", "waiting" or "idle", as /v1/models has it: of the first no
+        load had to be waited for."""
         self.requests.labels(name, found).inc()
 
     def refused(self, status: int, name: str = OTHER) -> None:

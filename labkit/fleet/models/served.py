@@ -146,4 +146,7 @@ class EngineLoader(Loader):
         nothing is known here."""
         free = machine.memory()[1]
         on_gpu = any(served.options.device.startswith("cuda") for served in self.models.values())
-        return 0 if on_gpu or free is None else max(0, int(free) - self.budget)
+        if on_gpu or free is None:
+            return 0
+        held = sum(served.loaded_bytes() for served in self.models.values())
+        return max(0, int(free) + held - self.budget)

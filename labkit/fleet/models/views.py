@@ -20,7 +20,7 @@ class Model(schema.Model):
     """`bytes` are what it takes, or will need while it isn't loaded; null before that is known."""
 
     root: str  # the model that this name stands for
-    state: str  # idle, waiting (for memory), loading, ready
+    state: str  # idle, waiting (for memory), loading, ready, leaving
     progress: float  # of loading
     bytes: int | None
     waiting_requests: int
@@ -107,6 +107,8 @@ def add_requests(front: FastAPI, models) -> None:
         told = f"there is no request {request_id!r}; GET /v1/requests lists those that are open"
         raise APIError(404, told, "request_id")
 
+    one = {"path": "/v1/requests/{request_id}", "responses": schema.errors(404)}
+
     @front.get("/v1/requests", response_model=schema.Requests, tags=["requests"])
     async def requests():
         """Every open request of every model, with its state, tokens and blocks."""
@@ -116,20 +118,14 @@ def add_requests(front: FastAPI, models) -> None:
         mine = sorted({exercise for service in services for exercise in service.mine})
         return JSON({"object": "list", "mine": mine, "data": views})
 
-    @front.get(
-        "/v1/requests/{request_id}", response_model=schema.RequestView,
-        responses=schema.errors(404), tags=["requests"],
-    )  # fmt: skip
+    @front.get(**one, response_model=schema.RequestView, tags=["requests"])
     async def request(request_id: str):
         """One request, open or among the last that ended."""
         served, ticket = found(request_id)
         await served.service.views.look()
         return JSON(served.service.views.request(ticket))
 
-    @front.delete(
-        "/v1/requests/{request_id}", response_model=schema.Cancelled,
-        responses=schema.errors(404), tags=["requests"],
-    )  # fmt: skip
+    @front.delete(**one, response_model=schema.Cancelled, tags=["requests"])
     async def cancel(request_id: str):
         """Ends a request; `cancelled` says whether it was open until now."""
         served, ticket = found(request_id)

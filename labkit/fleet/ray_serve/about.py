@@ -10,11 +10,10 @@ from functools import lru_cache
 import msgspec
 
 from labkit.engine.blocks import hash_block, root_hash
+from labkit.fleet.replicas import UNTOLD_TOKENS
 from labkit.serving.bodies import ChatBody, CompletionBody
 from labkit.serving.errors import APIError
 from labkit.serving.text import TemplateRefusal, TextSide
-
-UNTOLD_TOKENS = 256  # of an answer whose request doesn't limit it
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def application(options: Namespace, resources: dict) -> serve.Application:
         ray_actor_options=resources,
         request_router_config=RequestRouterConfig(
             request_router_class="labkit.fleet.ray_serve.routers.ByPolicy",
-            request_router_kwargs={"policy": options.router},
+            request_router_kwargs={"policy": options.router, "full": most},
         ),
         health_check_period_s=2, health_check_timeout_s=10,
         graceful_shutdown_timeout_s=options.drain_timeout, graceful_shutdown_wait_loop_s=0.2,

@@ -76,7 +76,8 @@ def refuse_too_many(replicas: int, cores: int) -> None:
 
 def start_ray(options: Namespace, cores: int, folder: str, mark: str, sitter: int):
     """Ray's processes, as children of this one that the system ends with it. Raises SetupError."""
-    os.environ.update(VARIABLES, RAY_AUTH_TOKEN=mark)  # Ray's library reads them as it is loaded
+    token = secrets.token_hex(32)  # not the mark, which stands on a command line for all to see
+    os.environ.update(VARIABLES, RAY_AUTH_TOKEN=token)  # Ray's library reads them as it is loaded
     os.environ[sitters.MARK] = mark
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // options.max_replicas)))
     import ray

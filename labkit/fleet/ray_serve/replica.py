@@ -30,6 +30,7 @@ class Hosted:
         self.service = Service(options, TextSide.load(options.model))
         self.app, self.num_pins = create_app(self.service), 0
         self.engine = asyncio.create_task(self.service.engine.run())
+        self.closing: asyncio.Task | None = None
         self.__del__ = self.close  # Ray awaits it before it forgets a model
 
     async def ready(self) -> "Hosted":
@@ -49,8 +50,17 @@ class Hosted:
         finally:
             self.num_pins -= 1
 
+    @property
+    def is_closed(self) -> bool:
+        return self.closing is not None and self.closing.done()
+
     async def close(self) -> None:
-        """Ends the engine, when nobody uses it any more."""
+        """Ends the engine, when nobody uses it any more: also when who waits for that is cancelled,
+        for nobody else would."""
+        self.closing = self.closing or asyncio.create_task(self.end())
+        await asyncio.shield(self.closing)
+
+    async def end(self) -> None:
         while self.num_pins:
             await asyncio.sleep(0.05)
         self.engine.cancel()
@@ -62,23 +72,30 @@ class EngineReplica:
 
     async def __init__(self, options: Namespace):
         self.name = serve.get_replica_context().replica_id.unique_id
-        self.options, self.hosts = options, {}
+        self.options, self.hosts = options, []
         for name in [*options.models][: options.models_each]:
             await self.hosted(name)
 
     async def hosted(self, name: str) -> Hosted:
-        """The model by its name; see `replica_class`."""
-        host = self.hosts[name] = Hosted(self.options, name)
-        return await host.ready()
+        """Loads a model; see `replica_class`. When it can't, or whoever asked for it has left
+        meanwhile, no engine stays behind."""
+        host = Hosted(self.options, name)
+        self.hosts = [one for one in self.hosts if not one.is_closed] + [host]
+        try:
+            return await host.ready()
+        except BaseException:
+            await host.close()
+            raise
 
     async def stream(self, call: Call, model: str, about: About) -> AsyncIterator:
         """The answer of a model: this replica's name, then a head, then bytes as they are made.
 
-        `about` is for the router, which has read it on the way.
+        The name comes before the model is there: the front waits for it, and loading takes as
+        long as it takes. `about` is for the router, which has read it on the way.
         """
+        yield self.name
         host = await self.hosted(model)
         with host.pinned():
-            yield self.name
             async with aclosing(ask(host.app, call)) as parts:
                 async for part in parts:
                     yield part
@@ -93,7 +110,7 @@ class EngineReplica:
 
     def running(self) -> list[Hosted]:
         """Those that it has, or loads."""
-        return [host for host in self.hosts.values() if not host.engine.done()]
+        return [host for host in self.hosts if not host.engine.done()]
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """What the autoscaler gets to know beside the number of requests."""
@@ -101,9 +118,9 @@ class EngineReplica:
 
     async def check_health(self) -> None:
         """Ray asks every few seconds, and replaces a replica that raises. A dead engine is
-        started again by its `Service`; a replica with none is of no use."""
-        if not self.running():
-            raise RuntimeError("no engine is left in this replica")
+        started again by its `Service`; one that isn't, Ray would go on to send requests to."""
+        if any(host.engine.done() and not host.closing for host in self.hosts):
+            raise RuntimeError("an engine has ended, and nothing starts it again")
 
 
 async def kv_usage(service: Service) -> float:

@@ -10,6 +10,8 @@ from labkit.fleet.ray_serve.about import About
 from labkit.fleet.routing import ROUTERS, Replica
 from labkit.fleet.scaling import Limits, Load, wanted_replicas
 
+LEAST_BLOCKS = 4  # of a beginning that draws a request: more than chat templates begin with
+
 
 class ByPolicy(RequestRouter):
     """Asks a policy of `labkit.fleet.routing`, and tells it of dispatches and ends.
@@ -19,37 +21,54 @@ class ByPolicy(RequestRouter):
     know of nine.
     """
 
-    def initialize_state(self, policy: str = "prefix") -> None:
-        self.policy = ROUTERS[policy]()
-        self.known: list[Replica] = []  # grows; who is gone stays, unhealthy
-        self.places: dict[str, int] = {}  # name → index in `known`
+    def initialize_state(self, policy: str = "prefix", full: int = 64) -> None:
+        options = {"least_blocks": LEAST_BLOCKS} if policy == "prefix" else {}
+        self.policy = ROUTERS[policy](**options)
+        self.full = full  # so many requests an engine runs at once
+        self.known: dict[str, Replica] = {}  # those that are there, by name
         self.assigned: dict[tuple[str, str], tuple[About, Replica]] = {}  # (call, replica)
 
     async def choose_replicas(
         self, candidate_replicas: list, pending_request: PendingRequest | None = None
     ) -> list[list]:
-        """The policy's choice first, all others after it: they get what the first can't take."""
+        """The policy's choice first, all others after it: they get what the first can't take,
+        those with the model before those without."""
         about = pending_request and pending_request.kwargs.get("about")
         if not about or not candidate_replicas:
             return [candidate_replicas]
-        candidates = {one.replica_id.unique_id: one for one in having_model(
-            candidate_replicas, pending_request.metadata.multiplexed_model_id)}  # fmt: skip
-        self.note(candidates)
-        index = self.policy.choose(about, self.known)
-        chosen = self.known[index]
+        there = {one.replica_id.unique_id: one for one in candidate_replicas}
+        self.note(there)
+        eligible = self.eligible(there, pending_request.metadata.multiplexed_model_id)
+        chosen = self.choose(about, eligible)
         self.assign(pending_request, about, chosen)
         pending_request.routing_context.should_backoff = True  # nobody takes it: wait a moment
-        others = [one for name, one in candidates.items() if name != chosen.name]
-        return [[candidates[chosen.name]], others]
+        first = there.pop(chosen.name)
+        return [
+            [first],
+            [one for name, one in there.items() if name in eligible],
+            [one for name, one in there.items() if name not in eligible],
+        ]
 
-    def note(self, candidates: dict) -> None:
-        """Writes down who is there now."""
-        for name in candidates:
-            if name not in self.places:
-                self.places[name] = len(self.known)
-                self.known.append(Replica(name))
-        for replica in self.known:
-            replica.healthy = replica.name in candidates
+    def note(self, there: dict) -> None:
+        """Writes down who is there now. Ray never gives the name of a lost replica to another."""
+        if gone := self.known.keys() - there.keys():
+            self.policy.forget(gone)
+        self.known = {name: self.known.get(name) or Replica(name) for name in there}
+
+    def eligible(self, there: dict, model: str) -> set[str]:
+        """Who may be chosen: those that have the model in memory, or load it. When each of them
+        has its hands full, those that haven't: they will load it too."""
+        having = {name for name, one in there.items() if model in one.multiplexed_model_ids}
+        with_room = {name for name in there if self.known[name].num_requests < self.full}
+        if not having:
+            return {*there}
+        return having if having & with_room else with_room or having
+
+    def choose(self, about: About, eligible: set[str]) -> Replica:
+        replicas = [*self.known.values()]
+        for replica in replicas:
+            replica.healthy = replica.name in eligible
+        return replicas[self.policy.choose(about, replicas)]
 
     def assign(self, pending: PendingRequest, about: About, replica: Replica) -> None:
         key = pending.metadata.internal_request_id, replica.name
@@ -68,16 +87,11 @@ class ByPolicy(RequestRouter):
         for key in [key for key in self.assigned if key[0] == call and key[1] != name]:
             about, _ = self.assigned[key]
             self.end(key)
-            self.assign(pending_request, about, self.known[self.places[name]])
+            if name in self.known:
+                self.assign(pending_request, about, self.known[name])
 
     def on_request_completed(self, replica_id, internal_request_id: str) -> None:
         self.end((internal_request_id, replica_id.unique_id))
-
-
-def having_model(candidates: list, model: str) -> list:
-    """Those who have the model in memory; all, when nobody has it yet, or it is asked for none."""
-    having = [one for one in candidates if model and model in one.multiplexed_model_ids]
-    return having or candidates
 
 
 class ByLoad:

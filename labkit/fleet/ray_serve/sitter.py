@@ -4,8 +4,8 @@
 
 Ray's processes end with the one that started them, but its agents take minutes to notice. This
 one waits until its standard input is closed, which the system does even after a SIGKILL. Then it
-ends whatever has MARK in its environment, or a file in FOLDER open: processes of this cluster,
-and nobody else's. Then FOLDER goes.
+ends whatever has MARK in its environment, and those of Ray's agents that have a file in FOLDER
+open: processes of this cluster, and nobody else's. Then FOLDER goes.
 """
 
 import os
@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 MARK = "LABKIT_RAY_CLUSTER"  # the variable that holds it
+RAYS = "ray::"  # so Ray's processes name themselves; some write that over their environment
 PATIENCE_S = 10.0
 
 
@@ -56,6 +57,7 @@ def end_all(mark: str, folder: str, not_these: set[int]) -> None:
 def members(mark: str, folder: str, not_these: set[int]) -> list[psutil.Process]:
     """The processes of this cluster that are alive."""
     others = (one for one in psutil.process_iter() if one.pid not in not_these)
+    folder = os.path.realpath(folder)  # as open files are called
     return [one for one in others if is_of(one, mark, folder)]
 
 
@@ -65,6 +67,8 @@ def is_of(process: psutil.Process, mark: str, folder: str) -> bool:
             return False
         if process.environ().get(MARK) == mark:
             return True
+        if not "".join(process.cmdline()[:1]).startswith(RAYS):
+            return False  # somebody reads a log, perhaps
         return any(file.path.startswith(folder) for file in process.open_files())
     except (psutil.Error, OSError):
         return False

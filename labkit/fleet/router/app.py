@@ -7,7 +7,6 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from labkit.fleet.router.backends import Dispatcher
-from labkit.fleet.router.flight import Timeouts
 from labkit.fleet.router.merged import Merged
 from labkit.fleet.router.metrics import RouterMetrics
 from labkit.fleet.router.proxy import Proxy, refuse
@@ -18,11 +17,12 @@ PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 MODELS, REQUESTS = "/v1/models", "/v1/requests"
 
 
-def client_session(timeouts: Timeouts) -> aiohttp.ClientSession:
-    """The client to the replicas: as many connections as there are streams, bytes as they are."""
+def client_session() -> aiohttp.ClientSession:
+    """The client to the replicas: as many connections as there are streams, bytes as they are.
+    It waits as long as each request says."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect),
+        timeout=aiohttp.ClientTimeout(total=None),
         cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False,
         skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
     )  # fmt: skip
@@ -32,12 +32,11 @@ class RouterApp:
     """POST /v1/... goes to a replica, lists are of all, /health and /metrics are the router's."""
 
     def __init__(
-        self, dispatcher: Dispatcher, session: aiohttp.ClientSession,
-        timeouts: Timeouts = Timeouts(), retries: int = 1,  # noqa: B008 - it can't be changed
+        self, dispatcher: Dispatcher, session: aiohttp.ClientSession, retries: int = 1,
         session_header: str = "x-session-id",
     ):  # fmt: skip
         self.dispatcher, self.metrics = dispatcher, RouterMetrics()
-        self.proxy = Proxy(dispatcher, session, self.metrics, timeouts, retries, session_header)
+        self.proxy = Proxy(dispatcher, session, self.metrics, retries, session_header)
         self.merged = Merged(dispatcher, session, self.proxy.owners.get)
         self.draining = False
 
@@ -53,6 +52,8 @@ class RouterApp:
         if scope["type"] != "http":
             return
         try:
+            if ".." in scope["path"].split("/"):  # decoded: it may lead out of /v1 there
+                raise APIError(404, "'..' is no part of a path here; write the path without it")
             if scope["method"] == "POST" and scope["path"].startswith("/v1/"):
                 if self.draining:
                     raise APIError(503, "the router is shutting down", code="draining",

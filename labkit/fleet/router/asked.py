@@ -10,8 +10,9 @@ from functools import cached_property
 
 import msgspec
 
+from labkit.fleet.replicas import UNTOLD_TOKENS
+
 BYTES_PER_TOKEN = 4  # of JSON text, roughly; token ids come to about as much
-UNTOLD_TOKENS = 256  # of an answer whose request doesn't limit it
 BLOCK_BYTES = 128  # some 32 tokens: what a prefix cache shares is about as coarse
 MOST_HASHED = 64 * 1024  # bytes of a prompt: who has so much of it has enough
 SAFE_PATHS = ("/v1/completions", "/v1/chat/completions", "/v1/embeddings")  # store nothing

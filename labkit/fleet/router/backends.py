@@ -13,9 +13,21 @@ from yarl import URL
 from labkit.fleet.breaker import Breaker
 from labkit.fleet.routing import NoReplica, Replica, Router
 
+NO_ANSWER = (502, 504)  # what stands before a replica says so of it
+
 
 class UnknownModel(LookupError):
     """No replica has the model that is asked for."""
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds that a replica may take: each has an option, and a replica may have its own."""
+
+    connect: float = 2.0
+    first_byte: float = 60.0  # of a streamed answer
+    between_bytes: float = 60.0
+    whole_answer: float = 600.0  # to the first byte of one that isn't streamed: it's made by then
 
 
 @dataclass(eq=False)
@@ -25,6 +37,7 @@ class Backend:
     url: str
     replica: Replica
     breaker: Breaker = field(default_factory=Breaker)
+    timeouts: Timeouts = Timeouts()
     is_up: bool = True  # as its health checks say
     detail: str = "not asked yet"
     models: frozenset[str] | None = None
@@ -50,8 +63,9 @@ class Trip:
 
     asked: object
     backend: Backend
-    is_probe: bool
-    is_judged: bool = False  # the breaker has heard of it
+    is_probe: bool  # its breaker is open, and waits for what becomes of this one
+    is_lost: bool = False
+    has_answer: bool = False  # its first bytes, from a replica that lives
     is_open: bool = True
 
 
@@ -87,26 +101,41 @@ class Dispatcher:
         return Trip(asked, backend, is_probe=backend.breaker.is_open)
 
     def answered(self, trip: Trip, status: int) -> None:
-        """The head of an answer came. "Too many requests" is an answer of one that lives."""
-        self._judge(trip, trip.backend.breaker.failed if status >= 500 else
-                    trip.backend.breaker.succeeded)  # fmt: skip
+        """The head of an answer came. One that refuses it, or fails at it, lives: a model that
+        can't be loaded must not cost the replica's others. Of a probe no more is waited for."""
+        if status in NO_ANSWER:
+            self.lost(trip)
+            return
+        trip.has_answer = True
+        if trip.is_probe:
+            self._judge(trip, trip.backend.breaker.succeeded)
 
     def lost(self, trip: Trip) -> None:
-        """The replica gave no answer, or broke off in one."""
-        self._judge(trip, trip.backend.breaker.failed)
+        """The replica gave no answer, or broke off in one. Telling it twice changes nothing."""
+        if not trip.is_lost:
+            trip.is_lost = True
+            self._judge(trip, trip.backend.breaker.failed)
 
     def ended(self, trip: Trip) -> None:
-        """The request is over there, for whatever reason. Telling it twice changes nothing."""
+        """The request is over there, for whatever reason. Telling it twice changes nothing.
+
+        Only now it is a success: a replica that begins every answer and breaks it off has none.
+        """
         if not trip.is_open:
             return
         trip.is_open = False
-        if trip.is_probe and not trip.is_judged:
-            trip.backend.breaker.cancelled(self.clock())
+        if trip.has_answer and not trip.is_lost:
+            self._judge(trip, trip.backend.breaker.succeeded)
+        elif trip.is_probe:
+            self._judge(trip, trip.backend.breaker.cancelled)
         self.policy.finished(trip.asked, trip.backend.replica)
 
     def _judge(self, trip: Trip, verdict: Callable[[float], None]) -> None:
-        trip.is_judged = True
-        verdict(self.clock())
+        """An open breaker hears of its probe only, and once: others were sent before it opened,
+        and would end a probe that isn't theirs."""
+        if trip.is_probe or not trip.backend.breaker.is_open:
+            verdict(self.clock())
+        trip.is_probe = False
 
     def why_nobody(self, error: NoReplica) -> str:
         """What each replica lacks, for the client's error."""

@@ -11,6 +11,15 @@ from labkit.fleet.router.flight import Ended, Flight
 from labkit.serving.errors import APIError
 
 RETRY_AFTER_S = 1
+REASONS = (  # the first that fits
+    (aiohttp.ClientConnectorError, "it takes no connection"),
+    (aiohttp.ConnectionTimeoutError, "it takes no connection in time"),
+    (aiohttp.ServerTimeoutError, "it is too slow"),
+    (aiohttp.ServerDisconnectedError, "it closed the connection"),
+    (aiohttp.ClientResponseError, "its answer is no HTTP"),
+    (aiohttp.ClientPayloadError, "its answer isn't whole"),
+    (OSError, "the connection broke"),
+)
 
 
 @dataclass
@@ -55,6 +64,11 @@ def failure_of(error: Exception, flight: Flight, backend: Backend) -> Failure:
 
 
 def reason(error: Exception) -> str:
+    """What went wrong, for clients: the library's own text has addresses and the replica's raw
+    bytes, which are for the log."""
+    if isinstance(error, aiohttp.ClientError | OSError):
+        found = [told for kind, told in REASONS if isinstance(error, kind)]
+        return found[0] if found else "the request can't be passed on"
     return str(error) or type(error).__name__
 
 

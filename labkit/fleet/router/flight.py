@@ -3,20 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # of a server-sent event
 MOST_HELD = 1024 * 1024  # bytes of an unfinished event
-
-
-@dataclass(frozen=True)
-class Timeouts:
-    """Seconds that a replica may take, each told by an option of the same name."""
-
-    connect: float = 2.0
-    first_byte: float = 60.0  # of a streamed answer
-    between_bytes: float = 60.0
-    whole_answer: float = 600.0  # to the first byte of one that isn't streamed: it's made by then
 
 
 class Ended(Exception):

@@ -8,10 +8,11 @@ import aiohttp
 import msgspec
 
 from labkit.fleet.router.backends import Backend
+from labkit.fleet.router.failures import reason
+from labkit.fleet.router.replies import MOST_LISTED, short_body
 
 MOST_SILENT = 2  # checks in a row without an answer: one may come late on a busy machine
 MODELS_EVERY = 10  # checks: a replica may load another model
-ANOTHER_PATH = (404, 405)  # it lives, and has no /health
 log = logging.getLogger("labkit.router")
 
 
@@ -24,18 +25,20 @@ class Models(msgspec.Struct):
 
 
 class HealthChecks:
-    """Keeps `is_up`, `detail` and `models` of each backend.
+    """Keeps `is_up`, `detail` and `models` of each backend; `api_key` is that of the replicas.
 
     Down at once: a refused connection, or an answer from 500 on (503 while it loads or drains;
-    what it has it may still finish). Down after MOST_SILENT checks without an answer.
+    what it has it may still finish). Down after MOST_SILENT checks without an answer. A 404 is
+    fine: it lives, and has no /health.
     """
 
     def __init__(
         self, backends: list[Backend], session: aiohttp.ClientSession, interval: float = 1.0,
-        timeout: float = 2.0,
+        timeout: float = 2.0, api_key: str | None = None,
     ):  # fmt: skip
         self.backends, self.session = backends, session
         self.interval, self.timeout = interval, timeout
+        self.headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self.silent = dict.fromkeys(backends, 0)
 
     async def run(self) -> None:
@@ -55,9 +58,8 @@ class HealthChecks:
         await asyncio.gather(*(self.check(backend, True) for backend in self.backends))
 
     async def check(self, backend: Backend, with_models: bool) -> None:
-        limit = aiohttp.ClientTimeout(total=self.timeout)
         try:
-            async with self.session.get(f"{backend.url}/health", timeout=limit) as response:
+            async with self.get(backend, "/health") as response:
                 self.silent[backend] = 0
                 is_well = response.status < 500
                 self.note(backend, is_well, f"/health says {response.status}")
@@ -70,7 +72,11 @@ class HealthChecks:
                 self.note(backend, False, f"/health doesn't answer in {self.timeout:g} s, {times}")
                 self.move_on(backend)
         except (aiohttp.ClientError, OSError) as error:
-            self.note(backend, False, f"/health can't be asked: {error}")
+            self.note(backend, False, f"/health can't be asked: {reason(error)}")
+
+    def get(self, backend: Backend, path: str):
+        limit = aiohttp.ClientTimeout(total=self.timeout)
+        return self.session.get(backend.url + path, timeout=limit, headers=self.headers)
 
     def note(self, backend: Backend, is_up: bool, detail: str) -> None:
         if is_up != backend.is_up:
@@ -86,11 +92,15 @@ class HealthChecks:
                 flight.end(f"it went silent: {backend.detail}")
 
     async def read_models(self, backend: Backend) -> None:
-        """Which models it has; None, and any is sent to it, if it doesn't tell (it wants a key)."""
-        limit, found = aiohttp.ClientTimeout(total=self.timeout), None
-        with suppress(TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError):
-            async with self.session.get(f"{backend.url}/v1/models", timeout=limit) as response:
+        """Which models it has; None, and any is sent to it, if it doesn't tell (it has no such
+        list, or wants a key that isn't the router's)."""
+        found = None
+        with suppress(
+            TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError, RecursionError
+        ):  # fmt: skip
+            async with self.get(backend, "/v1/models") as response:
                 if response.status == 200:
-                    listed = msgspec.json.decode(await response.read(), type=Models)
+                    body = await short_body(response, MOST_LISTED)
+                    listed = msgspec.json.decode(body or b"", type=Models)
                     found = frozenset(one.id for one in listed.data)
         backend.models = found

@@ -9,9 +9,11 @@ import msgspec
 
 from labkit.fleet.router import headers
 from labkit.fleet.router.backends import Backend, Dispatcher
+from labkit.fleet.router.replies import MOST_LISTED, short_body
 from labkit.serving.errors import JSON, APIError
 
 PATIENCE_S = 2.0  # for a replica's part of a list
+SPARE_DEPTH = 100  # calls
 
 
 class Merged:
@@ -73,8 +75,11 @@ class Merged:
         if any(told and told[0] == 401 for _, told in both):
             told = "a replica wants another key; send 'Authorization: Bearer KEY' with its key"
             raise APIError(401, told, code="invalid_api_key")
+        is_fine = is_models if path == "/v1/models" else is_requests
         lists = [(one, told[1]) for one, told in both if told and told[0] == 200]
-        return lists, [one.name for one, told in both if not told or told[0] != 200]
+        lists = [(one, told) for one, told in lists if is_fine(told)]
+        having = [one for one, _ in lists]
+        return lists, [one.name for one in self.backends if one not in having]
 
     async def ask(self, backend: Backend, scope, path: str) -> tuple[int, dict] | None:
         """Status and JSON object of one replica, asked with the client's key; None without."""
@@ -88,9 +93,14 @@ class Merged:
                 scope["method"], backend.url + path, timeout=limit, headers=kept,
                 allow_redirects=False,
             ) as response:  # fmt: skip
-                told = msgspec.json.decode(await response.read())
-                return (response.status, told) if isinstance(told, dict) else None
-        except (TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError):
+                body = await short_body(response, MOST_LISTED)
+                told = msgspec.json.decode(body or b"")
+                check_depth(told)
+                is_one = isinstance(told, dict) and 200 <= response.status <= 599
+                return (response.status, told) if is_one else None
+        except (
+            TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError, RecursionError
+        ):  # fmt: skip
             return None
 
     def health(self, draining: bool, num_open: int) -> JSON:
@@ -109,3 +119,26 @@ class Merged:
         status = "draining" if draining else "ready" if is_fine else "no_replica"
         told = {"status": status, "open_requests": num_open, "replicas": replicas}
         return JSON(told, 200 if status == "ready" else 503)
+
+
+def check_depth(told) -> None:
+    """Raises RecursionError unless `told` can be written again later, where the stack is deeper."""
+    for _ in range(SPARE_DEPTH):
+        told = [told]
+    msgspec.json.encode(told)
+
+
+def is_models(told: dict) -> bool:
+    """Whether it is a list of objects, each with a name."""
+    return has_objects(told) and all(isinstance(one.get("id"), str) for one in told["data"])
+
+
+def is_requests(told: dict) -> bool:
+    """Whether it is a list of objects; `mine` is labkit's own."""
+    mine = told.get("mine", [])
+    return has_objects(told) and isinstance(mine, list) and all(isinstance(e, str) for e in mine)
+
+
+def has_objects(told: dict) -> bool:
+    data = told.get("data")
+    return isinstance(data, list) and all(isinstance(one, dict) for one in data)

@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 from argparse import ArgumentTypeError, Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from labkit.environment import again
@@ -30,9 +30,17 @@ With two pools, urgent requests (priority below 1) go to the dedicated one:
 
   python3 -m labkit route --dedicated http://127.0.0.1:8001 --shared http://127.0.0.1:8002
 
+A replica that is slower than the others may have its own timeouts, after commas:
+
+  --backend URL --backend big=URL,first-byte=180,between-bytes=120
+
 A replica is left out while its health checks fail or its breaker is open. A request goes to
 another replica as long as its client has seen nothing of an answer; after that a loss ends the
 stream with an error event. The header x-labkit-replica says who answered."""
+
+
+PREFIX_BLOCKS = 100_000  # a hash, a set and a place in a dictionary for each: 0.4 KB
+TIMEOUTS = ("connect", "first-byte", "whole-answer", "between-bytes")  # of each replica
 
 
 @dataclass(frozen=True)
@@ -42,10 +50,12 @@ class Target:
     name: str
     url: str
     pool: str = "shared"
+    timeouts: dict[str, float] = field(default_factory=dict)  # those that are its own
 
 
 def target(text: str) -> Target:
-    name, _, url = text.rpartition("=") if re.match(r"[\w.-]+=", text) else ("", "", text)
+    text, *given = text.split(",")
+    name, _, url = text.partition("=") if re.match(r"[\w.-]+=", text) else ("", "", text)
     parts = urlsplit(url)
     try:
         is_fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -56,7 +66,22 @@ def target(text: str) -> Target:
     url = url.rstrip("/")
     if url.endswith("/v1"):
         raise ArgumentTypeError(f"{text!r} ends with /v1; leave that out: paths are passed on")
-    return Target(name or parts.netloc, url)
+    return Target(name or parts.netloc, url, timeouts=timeouts(given))
+
+
+def timeouts(given: list[str]) -> dict[str, float]:
+    """A replica's own, by the names that `backends.Timeouts` has for them."""
+    found: dict[str, float] = {}
+    for one in given:
+        name, _, seconds = one.partition("=")
+        if name not in TIMEOUTS:
+            told = f"a replica has no timeout {one!r}; after a comma give NAME=SECONDS with"
+            raise ArgumentTypeError(f"{told} {', '.join(TIMEOUTS)}")
+        key = name.replace("-", "_")
+        if key in found:
+            raise ArgumentTypeError(f"{name} is given twice for a replica; give it once")
+        found[key] = above_zero(seconds)
+    return found
 
 
 def parse(argv: list[str]) -> Namespace:
@@ -74,7 +99,7 @@ def parse(argv: list[str]) -> Namespace:
         parser.error(problem)
     pools = (("dedicated", options.dedicated), ("shared", options.shared))
     options.targets = options.backend or [
-        Target(one.name, one.url, pool) for pool, given in pools for one in given
+        replace(one, pool=pool) for pool, given in pools for one in given
     ]
     names = [one.name for one in options.targets]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -97,19 +122,27 @@ def contradiction(options: Namespace) -> str | None:
     for name in ("urgent_above", "lend_below"):
         if not has_pools and getattr(options, name) is not None:
             return f"--{name.replace('_', '-')} is of pools; give --dedicated and --shared"
+    if options.prefix_blocks is not None and options.policy != "prefix":
+        return "--prefix-blocks is what --policy prefix remembers; give both, or none"
     if options.api_key is not None and not options.api_key.strip():
         return "--api-key is empty, and would let everybody in; give a key, or leave it out"
     return None
 
 
 def add_replicas(group) -> None:
-    given = {"type": target, "action": "append", "default": [], "metavar": "[NAME=]URL"}
-    group.add_argument("--backend", **given, help="a replica; once for each")
+    given = {"type": target, "action": "append", "default": [], "metavar": "[NAME=]URL[,TIMEOUT=S]"}
+    told = f"a replica; once for each. TIMEOUT: {', '.join(TIMEOUTS)}"
+    group.add_argument("--backend", **given, help=told)
     group.add_argument("--dedicated", **given, help="or one of the pool for urgent requests")
     group.add_argument("--shared", **given, help="and one of the pool for the others")
     group.add_argument(
         "--policy", choices=ROUTERS, metavar="POLICY",
         help=f"{', '.join(ROUTERS)} (default: least-loaded)",
+    )  # fmt: skip
+    group.add_argument(
+        "--prefix-blocks", type=count, metavar="N",
+        help="`prefix` remembers N blocks of 128 bytes of prompts, the ones seen last; each takes"
+        f" 0.4 KB of memory here (default: {PREFIX_BLOCKS:,}, 40 MB)",
     )  # fmt: skip
     group.add_argument(
         "--urgent-above", type=whole, metavar="N",
@@ -127,7 +160,8 @@ def add_server(group) -> None:
     group.add_argument("--port", type=port, default=8080, metavar="N", help="default: 8080")
     group.add_argument(
         "--api-key", metavar="KEY",
-        help="clients send it, and it is passed on (or LABKIT_API_KEY; default: none)",
+        help="clients send it, and it is passed on; health checks send it too (or LABKIT_API_KEY;"
+        " default: none)",
     )  # fmt: skip
     group.add_argument(
         "--session-header", default="x-session-id", metavar="NAME", help="default: x-session-id"

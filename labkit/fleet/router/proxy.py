@@ -10,16 +10,18 @@ from labkit.fleet.router import asked as reading
 from labkit.fleet.router import failures, headers
 from labkit.fleet.router.backends import Backend, Dispatcher, Trip, UnknownModel
 from labkit.fleet.router.failures import RETRY_AFTER_S, Failure, refuse, request_id_of
-from labkit.fleet.router.flight import Ended, Flight, Timeouts, WholeEvents
+from labkit.fleet.router.flight import Ended, Flight, WholeEvents
 from labkit.fleet.router.metrics import RouterMetrics
+from labkit.fleet.router.replies import BadAnswer, StreamEnd, check_status, short_body
 from labkit.fleet.routing import NoReplica
 from labkit.serving.answers import event
 from labkit.serving.errors import APIError
+from labkit.serving.streams import gone, whole_body
 
 REFUSALS = (429, 503)  # "not now": another replica may
 MOST_OWNERS = 100_000  # requests whose replica is remembered
 log = logging.getLogger("labkit.router")
-LOSSES = (aiohttp.ClientError, OSError, TimeoutError, Ended)
+LOSSES = (aiohttp.ClientError, OSError, TimeoutError, Ended, BadAnswer)
 
 
 class Proxy:
@@ -27,18 +29,16 @@ class Proxy:
 
     def __init__(
         self, dispatcher: Dispatcher, session: aiohttp.ClientSession, metrics: RouterMetrics,
-        timeouts: Timeouts = Timeouts(), retries: int = 1,  # noqa: B008 - it can't be changed
-        session_header: str = "x-session-id",
+        retries: int = 1, session_header: str = "x-session-id",
     ):  # fmt: skip
         self.dispatcher, self.session, self.metrics = dispatcher, session, metrics
-        self.timeouts, self.retries = timeouts, retries
-        self.session_header = session_header.lower().encode()
+        self.retries, self.session_header = retries, session_header.lower().encode()
         self.flights: set[Flight] = set()
         self.owners: OrderedDict[str, Backend] = OrderedDict()  # the replica's id of a request
 
     async def __call__(self, scope, receive, send) -> None:
         """One request. The client may leave at any time; the replica hears of it at once."""
-        payload = await whole_body(receive)
+        payload = await whole_body(receive)  # a replica that is lost must not cost it
         if payload is None:
             return
         given = dict(scope["headers"])
@@ -80,8 +80,8 @@ class Proxy:
 
     async def attempt(self, flight, trip: Trip, payload: bytes, scope, send) -> Failure | None:
         """Asks one replica. None when the client has been sent something, else what went wrong."""
-        backend, is_stream = trip.backend, trip.asked.stream
-        first = self.timeouts.first_byte if is_stream else self.timeouts.whole_answer
+        backend, patience = trip.backend, trip.backend.timeouts
+        first = patience.first_byte if trip.asked.stream else patience.whole_answer
         flight.has_begun = False
         backend.flights.add(flight)
         try:
@@ -103,44 +103,53 @@ class Proxy:
     async def exchange(self, flight, trip: Trip, payload: bytes, scope, send) -> Failure | None:
         """The request out, the answer in: nothing goes to the client before its first byte."""
         backend, request_id = trip.backend, request_id_of(scope)
+        connect = aiohttp.ClientTimeout(total=None, sock_connect=backend.timeouts.connect)
         sent = self.dispatcher.clock()
         async with self.session.request(
             scope["method"], backend.url_of(scope), data=payload,
             headers=headers.to_replica(scope["headers"], request_id), allow_redirects=False,
+            timeout=connect,
         ) as response:  # fmt: skip
+            check_status(response)
             if response.status in REFUSALS:
                 return await self.refused(trip, response, request_id)
+            end = StreamEnd(response) if is_events(response) else None
             data = await response.content.readany()
             self.dispatcher.answered(trip, response.status)
             self.metrics.first_byte(backend.name, response.status, self.dispatcher.clock() - sent)
             backend.flights.discard(flight)
             told = headers.to_client(response.raw_headers, backend.name, request_id)
             self.remember(told, backend)
-            flight.has_begun, flight.is_stream = True, is_events(response)
-            flight.has_first_byte(self.timeouts.between_bytes)
+            flight.has_begun, flight.is_stream = True, end is not None
+            flight.has_first_byte(backend.timeouts.between_bytes)
             await send({"type": "http.response.start", "status": response.status, "headers": told})
-            await self.pass_on(flight, response.content.readany, data, send)
+            await self.pass_on(flight, response.content.readany, data, send, end)
         return None
 
-    async def pass_on(self, flight: Flight, read, data: bytes, send) -> None:
+    async def pass_on(self, flight: Flight, read, data: bytes, send, end) -> None:
         """Bytes as they come. A client that reads slowly slows the replica, and no one else."""
-        events, now = WholeEvents(), asyncio.get_running_loop().time
+        events, last, now = WholeEvents(), b"", asyncio.get_running_loop().time
         while data:
             if ready := events.take(data) if flight.is_stream else data:
                 await send({"type": "http.response.body", "body": ready, "more_body": True})
+                last = ready
             flight.silent_since = now()
             data = await read()
             flight.silent_since = None
+        if end is not None:
+            end.check(last, events.held)
         await send({"type": "http.response.body", "body": events.held, "more_body": False})
 
     async def refused(self, trip: Trip, response, request_id: bytes) -> Failure:
         """The replica takes nothing now; what it said goes to the client if all others do so."""
         self.dispatcher.answered(trip, response.status)
         self.metrics.refused(trip.backend.name, response.status)
-        body = await response.read()
+        body = await short_body(response)
         told = headers.to_client(response.raw_headers, trip.backend.name, request_id)
-        error = APIError(response.status, "the replica refuses", retry_after=RETRY_AFTER_S)
-        return Failure(error, was_sent=False, refusal=(response.status, told, body))
+        says = f"replica {trip.backend.name} refuses; try again"
+        error = APIError(response.status, says, retry_after=RETRY_AFTER_S)
+        refusal = None if body is None else (response.status, told, body)
+        return Failure(error, was_sent=False, refusal=refusal)
 
     async def break_off(self, error: Exception, flight: Flight, backend, scope, send) -> None:
         """After the first byte there is no other replica: the client is told, and it ends."""
@@ -175,29 +184,15 @@ class Proxy:
         return APIError(503, told, code="no_replica", retry_after=RETRY_AFTER_S)
 
 
-async def whole_body(receive) -> bytes | None:
-    """All of it: a replica that is lost must not cost its sender the request. None if the client
-    left before its end. `Guards` refuses what is too large."""
-    parts = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
-
-
 async def watch(receive, flight: Flight) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    await gone(receive)
     flight.leave()
 
 
 def log_loss(error: Exception, flight: Flight, backend: Backend, scope) -> None:
     told = {
         "request_id": request_id_of(scope).decode("latin-1"), "replica": backend.name,
-        "reason": failures.reason(error), "had_begun": flight.has_begun,
+        "reason": str(error) or type(error).__name__, "had_begun": flight.has_begun,
     }  # fmt: skip
     log.warning("a replica lost a request", extra=told)
 

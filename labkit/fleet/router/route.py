@@ -2,20 +2,22 @@
 
 import sys
 from argparse import Namespace
+from dataclasses import replace
 
 from labkit.console import SetupError, make_safe
 from labkit.fleet.breaker import Breaker
 from labkit.fleet.pools import Pools, Spill
 from labkit.fleet.router import options as route_options
 from labkit.fleet.router.app import RouterApp, client_session
-from labkit.fleet.router.backends import Backend, Dispatcher
-from labkit.fleet.router.flight import Timeouts
+from labkit.fleet.router.backends import Backend, Dispatcher, Timeouts
 from labkit.fleet.router.health_checks import HealthChecks
-from labkit.fleet.routing import ROUTERS, Replica, Router, Session
+from labkit.fleet.router.options import PREFIX_BLOCKS
+from labkit.fleet.routing import ROUTERS, PrefixAware, Replica, Router, Session
 from labkit.serving import logs, server
 from labkit.serving.__main__ import run as run_loop
 
 LONGEST_COOLDOWN = 30  # times the first
+LEAST_BLOCKS = 4  # 512 bytes: more than a body begins with anyway
 
 
 def main(argv: list[str]) -> int:
@@ -34,26 +36,21 @@ def main(argv: list[str]) -> int:
 
 async def run(options: Namespace) -> int:
     """Serves until a signal; then finishes what is open. Returns the exit status."""
-    timeouts = Timeouts(
-        options.connect_timeout, options.first_byte_timeout, options.between_bytes_timeout,
-        options.whole_answer_timeout,
-    )  # fmt: skip
-    async with client_session(timeouts) as session:
-        return await server.serve(options, Routed(options, session, timeouts))
+    async with client_session() as session:
+        return await server.serve(options, Routed(options, session))
 
 
 class Routed:
     """What `server.serve` has to know of what it serves: here a router, which has no engine."""
 
-    def __init__(self, options: Namespace, session, timeouts: Timeouts):
+    def __init__(self, options: Namespace, session):
         self.options, self.backends = options, backends_of(options)
         dispatcher = Dispatcher(self.backends, policy_of(options))
-        self.app = RouterApp(
-            dispatcher, session, timeouts, options.retries, options.session_header
-        )
+        self.app = RouterApp(dispatcher, session, options.retries, options.session_header)
         self.checks = HealthChecks(
-            self.backends, session, options.health_interval, options.health_timeout
-        )
+            self.backends, session, options.health_interval, options.health_timeout,
+            options.api_key,
+        )  # fmt: skip
         self.note_refusal = self.app.note_refusal
 
     def announce(self, port: int) -> None:
@@ -85,10 +82,15 @@ class Routed:
 
 def backends_of(options: Namespace) -> list[Backend]:
     shortest = options.breaker_cooldown
+    timeouts = Timeouts(
+        options.connect_timeout, options.first_byte_timeout, options.between_bytes_timeout,
+        options.whole_answer_timeout,
+    )  # fmt: skip
     return [
         Backend(
             one.url, Replica(one.name, pool=one.pool),
             Breaker(options.breaker_failures, shortest, LONGEST_COOLDOWN * shortest),
+            replace(timeouts, **one.timeouts),
         )
         for one in options.targets
     ]  # fmt: skip
@@ -102,6 +104,9 @@ def policy_of(options: Namespace) -> Router:
     kind = ROUTERS[options.policy or "least-loaded"]
     if kind is Session:
         return Session(options.seed, key=lambda asked: asked.session)
+    if kind is PrefixAware:
+        most = options.prefix_blocks or PREFIX_BLOCKS
+        return PrefixAware(options.seed, most_blocks=most, least_blocks=LEAST_BLOCKS)
     return kind(options.seed)
 
 

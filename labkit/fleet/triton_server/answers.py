@@ -42,6 +42,7 @@ class Answer:
         self.token_ids: list[int] = []
         self.finish_reason: str | None = None
         self.error = None  # a TritonError
+        self.is_lost = False  # nothing reaches its client any more
         self.ended = threading.Event()
 
     def take(self, token: Token) -> None:
@@ -68,13 +69,17 @@ class Answer:
         self.ended.set()
 
     def send(self, one) -> None:
+        """One response. It may not arrive; the other answers have to go on."""
         last = self.finish_reason is not None
         flags = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if last else 0
-        self.sender.send(one, flags)
+        try:
+            self.sender.send(one, flags)
+        except Exception:  # the backend has several kinds
+            self.is_lost = True
 
     def is_cancelled(self) -> bool:
         """Whether the client has left, as far as the server knows."""
-        return self.sender is not None and self.sender.is_cancelled()
+        return self.is_lost or (self.sender is not None and self.sender.is_cancelled())
 
     def whole(self):
         """The whole answer in one response."""

@@ -7,6 +7,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
@@ -25,7 +26,8 @@ class Piece:
 
 
 class Client:
-    """`async with Client(url) as client`. What the server refuses is raised as ServerError."""
+    """`async with Client(url) as client`. What the server refuses, and what is lost on its way, is
+    raised as ServerError."""
 
     def __init__(self, url: str, timeout_s: float = 600.0):
         self.url, self.timeout = url, aiohttp.ClientTimeout(total=timeout_s)
@@ -71,10 +73,7 @@ class Client:
     ) -> AsyncIterator[Piece]:
         """The answer of a decoupled model as it comes. ServerError may come after some pieces."""
         body = {"token_ids": [*token_ids], "max_tokens": max_tokens, "ignore_eos": ignore_eos}
-        async with self.session.post(
-            f"{self.url}/v2/models/{model}/generate_stream", json=body
-        ) as response:
-            await refuse_failure(response)
+        async with self.asked("POST", f"models/{model}/generate_stream", body) as response:
             async for line in response.content:
                 if line.startswith(b"data:"):
                     yield piece_of(json.loads(line[5:]))
@@ -101,15 +100,24 @@ class Client:
 
     async def stats(self, model: str) -> dict:
         """What the server counted of a model: requests, calls of execute(), time in the queue."""
-        async with self.session.get(f"{self.url}/v2/models/{model}/stats") as response:
-            await refuse_failure(response)
+        async with self.asked("GET", f"models/{model}/stats") as response:
             return (await response.json())["model_stats"][0]
 
     async def post(self, path: str, body: dict | None = None):
-        async with self.session.post(f"{self.url}/v2/{path}", json=body or {}) as response:
-            await refuse_failure(response)
+        async with self.asked("POST", path, body or {}) as response:
             said = await response.read()
             return json.loads(said) if said else {}
+
+    @asynccontextmanager
+    async def asked(self, method: str, path: str, body: dict | None = None):
+        """The response, for as long as it is read."""
+        try:
+            async with self.session.request(method, f"{self.url}/v2/{path}", json=body) as response:
+                await refuse_failure(response)
+                yield response
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # a timeout is an OSError
+            told = str(error) or type(error).__name__
+            raise ServerError(f"{path}: no whole answer: {told}") from None
 
 
 def tensor(name: str, data_type: str, values: list) -> dict:

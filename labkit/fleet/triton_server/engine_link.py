@@ -45,12 +45,30 @@ class EngineLink:
         on_end: Callable[[str], None],
     ):
         self.config, self.python, self.on_message, self.on_end = config, python, on_message, on_end
+        self.process = self.context = self.inbox = self.outbox = self.listener = None
+        self.folder = self.end = ""  # `end`: why it is over
         self.said: Ready | Failed | None = None
         self.first, self.closing = threading.Event(), threading.Event()
         self.sending = threading.Lock()  # a socket belongs to one thread at a time
 
     def start(self) -> Ready:
-        """Waits until the model is loaded. Raises EngineFailed."""
+        """Waits until the model is loaded. Raises EngineFailed, and nothing is left then."""
+        try:
+            self.bind()
+            self.begin()
+            self.first.wait()
+            if not isinstance(self.said, Ready):
+                raise EngineFailed(self.said.reason if self.said else self.end)
+            return self.said
+        except BaseException as error:
+            self.close()
+            if isinstance(error, EngineFailed | OSError | zmq.ZMQError):
+                told = f"the engine can't serve {self.config.model!r}: {error}"
+                raise EngineFailed(told) from None
+            raise
+
+    def bind(self) -> None:
+        """A socket for each direction, in a folder that only this user can read."""
         self.folder = tempfile.mkdtemp(prefix="labkit-")
         self.context = zmq.Context()
         self.inbox, self.outbox = self.context.socket(zmq.PUSH), self.context.socket(zmq.PULL)
@@ -59,6 +77,9 @@ class EngineLink:
         self.outbox.set_hwm(MOST_MESSAGES)
         self.inbox.bind(self.config.inbox)
         self.outbox.bind(self.config.outbox)
+
+    def begin(self) -> None:
+        """Starts the process, and the thread that listens to it."""
         own = {name: value for name, value in os.environ.items() if name not in ASTRAY}
         self.process = subprocess.Popen(
             [self.python, "-m", "labkit.serving.engine_process"],
@@ -68,12 +89,6 @@ class EngineLink:
         self.process.stdin.flush()
         self.listener = threading.Thread(target=self.listen, daemon=True)
         self.listener.start()
-        self.first.wait()
-        if not isinstance(self.said, Ready):
-            reason = self.said.reason if self.said else "it ended while it loaded"
-            self.close()
-            raise EngineFailed(f"the engine can't serve {self.config.model!r}: {reason}")
-        return self.said
 
     def send(self, batch: Sequence[ToEngine]) -> None:
         """Puts messages on their way, all or none: as the parts of one ZeroMQ message they are
@@ -88,14 +103,23 @@ class EngineLink:
             raise EngineFailed("the engine takes no messages; it may hang") from None
 
     def listen(self) -> None:
-        while not self.closing.is_set():
-            if self.outbox.poll(LISTEN_MS):
-                self.take(messages.decode_from_engine(self.outbox.recv()))
-            elif self.process.poll() is not None:
-                break
+        """The thread. However it ends, whoever waits for the engine is told."""
+        try:
+            while not self.closing.is_set() and self.process.poll() is None:
+                self.hear()
+            self.hear()  # what it said last
+            self.end = f"the engine ended with status {self.process.returncode}"
+        except Exception as error:  # nobody could hear it any more
+            self.process.kill()
+            self.end = f"what the engine said could not be taken: {error!r}"
         self.first.set()
         if not self.closing.is_set():
-            self.on_end(f"the engine ended with status {self.process.returncode}")
+            self.on_end(self.end)
+
+    def hear(self) -> None:
+        """Hands on what there is; waits a little where there is nothing."""
+        while not self.closing.is_set() and self.outbox.poll(LISTEN_MS):
+            self.take(messages.decode_from_engine(self.outbox.recv()))
 
     def take(self, message: FromEngine) -> None:
         if isinstance(message, Ready | Failed):
@@ -107,6 +131,16 @@ class EngineLink:
     def close(self) -> None:
         """Ends the engine, whatever is open, and frees what it held."""
         self.closing.set()
+        if self.process is not None:
+            self.end_process()
+        if self.listener not in (None, threading.current_thread()):
+            self.listener.join()
+        if self.context is not None:
+            self.context.destroy(linger=0)
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def end_process(self) -> None:
         with contextlib.suppress(zmq.ZMQError), self.sending:
             self.inbox.send(messages.encode(Stop()), zmq.NOBLOCK)
         with contextlib.suppress(OSError):
@@ -116,8 +150,4 @@ class EngineLink:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        if threading.current_thread() is not self.listener:
-            self.listener.join()
-        self.context.destroy(linger=0)
-        shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -10,13 +10,13 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-import msgspec
 import psutil
 
 from labkit.fleet.model_cache import Entry, Loader, ModelCache
 from labkit.fleet.triton_server import server
 from labkit.fleet.triton_server.client import Client
 from labkit.fleet.triton_server.repository import Served
+from labkit.serving.engine_client import LAST_WORDS_S
 from labkit.serving.homes import ProcessHome
 from labkit.serving.messages import EngineConfig, Failed, Ready
 
@@ -96,19 +96,33 @@ class EngineLoader(Loader):
             if isinstance(message, Ready | Failed) and not first.done():
                 first.set_result(message)
 
-        config = EngineConfig(**self.models[entry.name].engine())
-        home = ProcessHome(msgspec.structs.replace(config), deliver)
-        await home.start()
-        said = await first
-        if isinstance(said, Failed):
+        home = ProcessHome(EngineConfig(**self.models[entry.name].engine()), deliver)
+        try:
+            await home.start()
+            said = await first_words(home, first)
+            if isinstance(said, Failed):
+                raise server.ServerError(f"model {entry.name!r} can't be loaded: {said.reason}")
+            return home, tree_bytes(home.pid)
+        except BaseException:  # a load that is cancelled leaves no engine that nobody owns
             await home.kill()
-            raise server.ServerError(f"model {entry.name!r} can't be loaded: {said.reason}")
-        return home, tree_bytes(home.pid)
+            raise
 
     async def unload(self, entry: Entry) -> None:
         held, began = tree_bytes(entry.value.pid), time.perf_counter()
         await entry.value.kill()
         self.unloads[entry.name] = (time.perf_counter() - began, held)
+
+
+async def first_words(home: ProcessHome, first: asyncio.Future) -> Ready | Failed:
+    """What an engine says of its load; how it ended, where it ended without a word."""
+    died = asyncio.create_task(home.died())
+    try:
+        await asyncio.wait({first, died}, return_when=asyncio.FIRST_COMPLETED)
+        if not first.done():  # what it said last may be on its way
+            await asyncio.wait({first}, timeout=LAST_WORDS_S)
+        return first.result() if first.done() else Failed(died.result())
+    finally:
+        died.cancel()
 
 
 async def by_cache(models: Sequence[Served], sizes: dict[str, int]) -> list[dict]:

@@ -84,14 +84,20 @@ async def play(
 async def ask(
     client: Client, served: Served, request: WorkloadRequest, found: Timed, start: float
 ) -> None:
-    """Sends one request, and notes when its tokens come."""
-    what = (served.name, request.prompt_token_ids, request.max_tokens)
+    """Sends one request, and notes when its tokens come. ServerError unless all have come."""
+    finish_reason, what = None, (served.name, request.prompt_token_ids, request.max_tokens)
     if not served.streams:
         answer = await client.infer(*what, ignore_eos=request.ignore_eos)
         found.token_times += [time.perf_counter() - start] * len(answer.token_ids)
-        return
-    async for piece in client.stream(*what, ignore_eos=request.ignore_eos):
-        found.token_times += [time.perf_counter() - start] * len(piece.token_ids)
+        finish_reason = answer.finish_reason
+    else:
+        async for piece in client.stream(*what, ignore_eos=request.ignore_eos):
+            found.token_times += [time.perf_counter() - start] * len(piece.token_ids)
+            finish_reason = piece.finish_reason
+    if not finish_reason:
+        raise ServerError("the answer ended without a finish reason")
+    if not found.token_times:
+        raise ServerError("the answer has no token")
 
 
 def timed_of(answer: Answer) -> Timed:
@@ -107,6 +113,8 @@ def row(who: dict, timed: Sequence[Timed]) -> dict:
     found = [latency(one.arrival, one.token_times) for one in whole]
     tokens = sum(len(one.token_times) for one in whole)
     figures = {**who, "requests": len(timed), "failed": len(timed) - len(whole), "tokens": tokens}
+    if len(whole) < len(timed):
+        figures["first_failure"] = next(one.failure for one in timed if one.failure)
     if whole:
         last = max(one.token_times[-1] for one in whole)
         figures["tokens_per_s"] = tokens / (last - min(one.arrival for one in timed))

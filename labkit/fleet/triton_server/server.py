@@ -26,7 +26,9 @@ from labkit.fleet.triton_server import install
 START_S = 60.0
 STOP_S = 40.0  # it unloads its models first
 LOAD_S = 600.0
+READY_S = 5.0  # for a word about its health
 TRIES = 3  # a port that was free may be taken by the time that it listens
+TAKEN = "already in use"  # Socket '127.0.0.1:8000' already in use
 SHARED_MEMORY = Path("/dev/shm")
 STUB = b"triton_python_backend_stub"
 OWN_LIBRARY = {"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH"}
@@ -53,12 +55,12 @@ class Server:
     def post(self, path: str, body: dict | None = None) -> dict | list:
         return self.ask(path, json.dumps(body or {}).encode())
 
-    def ask(self, path: str, body: bytes | None):
+    def ask(self, path: str, body: bytes | None, timeout_s: float = LOAD_S):
         """Raises ServerError with the reason that it gives."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         address = f"{self.url}/v2/{path}".rstrip("/")
         try:
-            with direct.open(urllib.request.Request(address, body), timeout=LOAD_S) as response:
+            with direct.open(urllib.request.Request(address, body), timeout=timeout_s) as response:
                 said = response.read()
         except urllib.error.HTTPError as error:
             raise ServerError(f"{path}: {error.read().decode('utf-8', 'replace')}") from None
@@ -68,7 +70,7 @@ class Server:
 
     def is_ready(self) -> bool:
         with contextlib.suppress(ServerError):
-            self.get("health/ready")
+            self.ask("health/ready", None, READY_S)
             return True
         return False
 
@@ -141,7 +143,7 @@ def start(repository: Path, folder: Path) -> Server:
             return server
         except BaseException as error:
             server.end()
-            taken = isinstance(error, ServerError) and "port" in str(error).lower()
+            taken = isinstance(error, ServerError) and TAKEN in str(error)
             if not taken or number == TRIES:
                 raise
     raise AssertionError("not reached")

@@ -135,7 +135,8 @@ def workload_of(options: argparse.Namespace) -> tuple[list[workload.WorkloadRequ
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="default: 0")
+    """`--seed` keeps the default that the parser has for it."""
+    parser.add_argument("--seed", type=whole(0), metavar="N", help="default: 0")
     parser.add_argument(
         "--json", type=writable, metavar="FILE", help="write what was printed, once all is done"
     )

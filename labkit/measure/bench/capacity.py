@@ -18,12 +18,14 @@ from labkit.measure.slo import SLO
 from labkit.measure.workload import WorkloadRequest
 
 SUMMARY = "the highest rate at which a server keeps its SLO, and what a token costs there"
-HIGHEST_RATE, TRIAL_SECONDS, LEAST_REQUESTS, RUNS = 100, 30, 50, 3
+LOWEST_RATE, HIGHEST_RATE = 1, 100  # requests/s
+TRIAL_SECONDS, LEAST_REQUESTS, RUNS = 30, 50, 3
 HELP = f"""\
 Looks for the capacity of a server that speaks the OpenAI API: the highest rate of requests at
 which --slo-share of them meet every --slo-... limit. Start the server in another terminal first.
 
-A trial is a run of `bench serve --rate R`: Poisson arrivals for --trial-seconds, an open loop.
+A trial is a run of `bench serve --rate R`: Poisson arrivals for --trial-seconds, an open loop, and
+of {LEAST_REQUESTS} requests at least: at 1 a second it takes that many seconds and its last answer.
 The rate doubles from LOW until a trial fails, then the ratio between the highest that met the SLO
 and the lowest that failed is halved until they are within --tolerance. Real servers are noisy: so
 the edge is tried again, until it has met the SLO in --runs trials in a row; where it fails, a
@@ -32,14 +34,15 @@ rate lower by the tolerance takes its place (MLPerf's LoadGen does the same).
   SLO met     requests that met every limit / requests sent; one that failed has met none
   95% sure    where the true share lies, by Wilson's interval over all requests at that rate.
               When it reaches below --slo-share, the capacity is not proven: longer trials help
-  cost        price an hour * seconds / 3600 / output tokens of the requests that met the SLO
+  cost        price an hour * seconds / 3600 / output tokens of the requests that met the SLO; at
+              the edge with the seconds and tokens of all trials there
 
 --price is of the whole server an hour. Dated list prices (sources: labkit/measure/cost.py):
 {chr(10).join(f"  {name:5} {price}" for name, price in PRICES.items())}"""
 EXAMPLES = """\
 examples:
   # how many short questions a second does this laptop's server keep within 1 s and 150 ms?
-  python3 -m labkit bench capacity --slo-ttft-ms 1000 --slo-itl-ms 150 --slo-share 95
+  python3 -m labkit bench capacity --slo-ttft-ms 1000 --slo-tpot-ms 150 --slo-share 95
   # a vLLM on an H100, MLPerf's limits, and what a million tokens cost
   python3 -m labkit bench capacity --url http://127.0.0.1:8001 --slo llama3.1-8b-interactive \\
       --prompt-tokens 1000 --output-tokens 200 --rates 1,100 --price 6.88"""
@@ -63,12 +66,12 @@ def add_options(parser) -> None:
     serve_options.add_servers(parser.add_argument_group("the servers"))
     serve_options.add_requests(parser.add_argument_group("what is sent"))
     group = parser.add_argument_group("limits that a request should meet")
-    serve_options.add_limits(group)
+    slo_options.add_limits(group)
     group.add_argument(
         "--price", type=slo_options.dollars, metavar="USD", help="of the server an hour"
     )
     group = parser.add_argument_group("the search")
-    slo_options.add_search(group, HIGHEST_RATE, TRIAL_SECONDS)
+    slo_options.add_search(group, LOWEST_RATE, HIGHEST_RATE, TRIAL_SECONDS)
     group.add_argument(
         "--tolerance", type=slo_options.percentage, default=10.0, metavar="PERCENT",
         help="how near the edge is wanted (default: 10)",
@@ -81,8 +84,7 @@ def add_options(parser) -> None:
 
 def contradiction(options: Namespace) -> str | None:
     """Why options can't be combined, or None: nothing is accepted and ignored."""
-    limits = (options.slo_ttft_ms, options.slo_itl_ms, options.slo_e2e_ms)
-    if not (options.slo or any(limits)):
+    if not slo_options.slo_of(options):
         return "a capacity is about limits; give --slo PRESET or --slo-...-ms"
     if options.trial_seconds and options.requests:
         return "--requests and --trial-seconds both say how long a trial is; leave one out"
@@ -103,9 +105,11 @@ class Trials:
 
         from labkit.measure.bench import load
 
-        about = f"trial {len(self.rows) + 1}, {rate:.3f} requests/s: "
+        asked = self.asked(rate)
+        for_s = f"for {asked[-1].arrival_s:.0f} s"
+        about = f"trial {len(self.rows) + 1}, {rate:.3f} requests/s {for_s}: "
         outcome = asyncio.run(load.play(
-            self.endpoint, self.asked(rate), self.plan.is_chat, serve.salt_of(self.options), None,
+            self.endpoint, asked, self.plan.is_chat, serve.salt_of(self.options), None,
             self.options.timeout, lambda text: self.tell(about + text),
         ))  # fmt: skip
         found = row(self.endpoint.name, rate, outcome, self.slo, self.options.price)
@@ -141,8 +145,8 @@ def row(server: str, rate: float, outcome: Outcome, slo: SLO, price: float | Non
 
 def run(options: Namespace, report: Report) -> None:
     """Searches on each server in turn; prints every trial, then what came of it."""
-    plan, slo = plan_of(options), serve.slo_of(options)
-    low, high = options.rates or (0.1, HIGHEST_RATE)
+    plan, slo = plan_of(options), slo_options.slo_of(options)
+    low, high = options.rates or (LOWEST_RATE, HIGHEST_RATE)
     tolerance = options.tolerance / 100
     stages = Stages(2 * len(serve_options.servers_of(options)), sys.stderr)
     endpoints = serve.meet_all(options, plan, stages)
@@ -198,6 +202,8 @@ def tell_capacity(report: Report, trials: Trials, found: Capacity, share: float)
         report.note(
             f"{name}: {count} requests don't prove {share:.1%}: try longer trials or more runs"
         )
-    costs = [row["cost"] for row in trials.rows if row["rate"] == found.rate and row["cost"]]
-    if costs:
-        report.note(f"{name}: {sum(costs) / len(costs):,.3f} USD for a million good tokens there")
+    if trials.options.price is not None:
+        there = [row for row in trials.rows if row["rate"] == found.rate]
+        good, seconds = (sum(row[name] for row in there) for name in ("good_tokens", "seconds"))
+        cost = cost_per_million(trials.options.price, good, seconds)
+        report.note(f"{name}: {cost:,.3f} USD for a million good tokens there")

@@ -51,6 +51,7 @@ def parse(argv: list[str]) -> Namespace:
     subs = {}
     for name, bench in BENCHES.items():
         subs[name] = sub = benches.add_parser(name, help=bench.SUMMARY, description=bench.HELP)
+        sub.set_defaults(seed=0)  # a benchmark may have None, to tell whether one was given
         bench.add_options(sub)
         arguments.add_common(sub)
     options = parser.parse_args(argv)

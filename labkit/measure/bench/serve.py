@@ -58,7 +58,7 @@ class Measured:
 
 def run(options: Namespace, report: Report) -> None:
     """Measures each server under each load; prints tables and notes, draws the picture."""
-    plan, slo = plan_of(options), slo_of(options)
+    plan, slo = plan_of(options), slo_options.slo_of(options)
     endpoints, measured = measure(options, plan, report, slo)
     tell(report, measured, slo)
     tell_notes(report, endpoints, measured)
@@ -110,13 +110,6 @@ def requests_of(options: Namespace) -> tuple[list[WorkloadRequest], str, int]:
         size = f"{options.prompt_tokens} tokens in, {options.output_tokens} out"
         return asked, f"{size} ({how})", count
     return workload.synthetic(options.seed, count), f"built in, from seed {options.seed}", count
-
-
-def slo_of(options: Namespace) -> SLO:
-    limits = {
-        "ttft": options.slo_ttft_ms, "tpot": options.slo_itl_ms, "e2e": options.slo_e2e_ms
-    }  # fmt: skip
-    return slo_options.slo_of(options.slo, limits)
 
 
 def measure(options: Namespace, plan: Plan, report: Report, slo: SLO):

@@ -38,8 +38,9 @@ run has a cache_salt of its own, so that none finds the prefixes of the run befo
 
 Formulas (times as the client sees them)
   TTFT      first token - arrival. A request arrives when it is due, even if it is sent later
-  ITL       gap between two consecutive tokens of one request, over all requests
-  TPOT      (E2E - TTFT) / (tokens - 1) of one request: its mean ITL
+  ITL       gap between two consecutive tokens of one request, over all requests. --slo-itl-ms
+            limits every gap of a request: its longest one
+  TPOT      (E2E - TTFT) / (tokens - 1) of one request: its mean ITL, as --slo-tpot-ms limits it
   E2E       last token - arrival
   tokens/s  output tokens of whole answers / wall time
   goodput   requests that met every --slo-... limit and their own deadline_ms / wall time
@@ -61,7 +62,7 @@ EXAMPLES = """\
 examples:
   # where does it stop keeping up? Four rates, and a picture of latency over throughput
   python3 -m labkit bench serve --rate 0.5,1,2,4 --requests 40 --slo-ttft-ms 1000 \\
-      --slo-itl-ms 100 --plot rates.png
+      --slo-tpot-ms 100 --plot rates.png
   # two servers in turn, on one workload with classes (tenant) and deadlines
   python3 -m labkit bench serve --url ours=http://127.0.0.1:8000 \\
       --url vllm=http://127.0.0.1:8001 --workload mine.jsonl --runs 3 --json both.json"""
@@ -95,18 +96,8 @@ def add_options(parser) -> None:
     add_servers(parser.add_argument_group("the servers"))
     add_requests(parser.add_argument_group("what is sent"))
     add_arrivals(parser.add_argument_group("how requests come"))
-    add_limits(parser.add_argument_group("limits that a request should meet"))
+    slo_options.add_limits(parser.add_argument_group("limits that a request should meet"))
     parser.add_argument("--plot", type=arguments.picture, metavar="FILE.png", help="draw it")
-
-
-def add_limits(group) -> None:
-    slo_options.add_preset(group)
-    for name, text in {
-        "ttft": "time to first token",
-        "itl": "mean gap between its tokens (TPOT)",
-        "e2e": "the whole answer",
-    }.items():
-        group.add_argument(f"--slo-{name}-ms", type=number(0), metavar="MS", help=text)
 
 
 def add_servers(group) -> None:

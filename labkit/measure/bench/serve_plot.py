@@ -27,13 +27,17 @@ def save(file: Path, measured: Sequence, slo: SLO, about: str) -> None:
     several = len(loads) > 1
     figure = Figure(figsize=(10, 8.4 if several else 4.6), layout="constrained")
     axes = figure.subplots(2 if several else 1, 2, squeeze=False)
-    limits = {"ttft": slo.ttft, "itl": slo.tpot}
+    limits = {
+        "ttft": {"limit": slo.ttft},
+        "itl": {"limit": slo.itl, "limit of the mean": slo.tpot},
+    }
     for place, (title, key, scale, unit) in enumerate(CURVES):
         draw_shares(axes[0][place], measured, servers, loads, key, scale)
         axes[0][place].set(xlabel=f"{title} ({unit})", ylabel=f"at most this {title} (% of all)")
-        if limits[key]:
-            mark = axes[0][place].axvline(scale * limits[key], color=INK, linewidth=1)
-            mark.set(linestyle=(0, (1, 3)), label="limit of the mean" if key == "itl" else "limit")
+        for dots, (label, limit) in enumerate(limits[key].items(), start=1):
+            if limit:
+                mark = axes[0][place].axvline(scale * limit, color=INK, linewidth=1)
+                mark.set(linestyle=(0, (dots, 3)), label=label)
         fit(axes[0][place])
         if several:
             draw_cost(axes[1][place], measured, servers, slo, key, scale)

@@ -5,6 +5,7 @@ import sys
 from argparse import Namespace
 
 from labkit.console import Stages
+from labkit.measure import workload
 from labkit.measure.bench import arguments, paced_devices
 from labkit.measure.bench.report import Column, Report, megabytes, milliseconds
 from labkit.measure.simulate.options import number
@@ -42,6 +43,8 @@ The server is an extra of 250 MB, for Linux: python3 -m labkit doctor --fix trit
   python3 -m labkit bench triton-server --rate inf --requests 40 --json triton-server.json
   python3 -m labkit bench triton-server --device A100:8b --rate 4 --requests 64"""
 
+KEPT = ("cpu", "A100:8b")  # devices of which a result is stored
+OF_A_RUN = ("workload", "requests", "rate", "model", "max_num_seqs", "seed")
 FORMULAS = [
     "tokens/s = output tokens of whole answers / (last token - first arrival)",
     "TTFT = first token - arrival; E2E = last token - arrival; percentiles by nearest rank",
@@ -70,13 +73,16 @@ MODELS = [
 
 def add_options(parser) -> None:
     arguments.add_workload(parser)
-    arguments.add_model(parser)
+    parser.add_argument(
+        "--model", metavar="NAME",
+        help="smollm2-135m, tiny, a folder or a hub name (default: smollm2-135m)",
+    )  # fmt: skip
     parser.add_argument(
         "--requests", type=arguments.whole(1, 10_000), metavar="N",
         help="default: 24, or all of a workload",
     )  # fmt: skip
     parser.add_argument(
-        "--rate", type=rate, default=1.5, metavar="R",
+        "--rate", type=rate, metavar="R",
         help="requests a second at random times, or inf: all at once (default: 1.5)",
     )  # fmt: skip
     parser.add_argument(
@@ -84,12 +90,14 @@ def add_options(parser) -> None:
         help="cpu, or a paced card with a size of model, such as A100:8b (default: cpu)",
     )  # fmt: skip
     parser.add_argument(
-        "--max-num-seqs", type=arguments.whole(1, 256), default=8, metavar="N",
+        "--max-num-seqs", type=arguments.whole(1, 256), metavar="N",
         help="that run together, in every way (default: 8)",
     )  # fmt: skip
     parser.add_argument(
-        "--stored", action="store_true", help="show the stored result, and measure nothing"
-    )
+        "--stored", action="store_true",
+        help=f"show a stored result, and measure nothing; there are those of {' and '.join(KEPT)}",
+    )  # fmt: skip
+    parser.set_defaults(seed=None)  # so that one that is given can be told apart
 
 
 def rate(text: str) -> float:
@@ -101,9 +109,14 @@ def device(text: str) -> str:
 
 
 def contradiction(options: Namespace) -> str | None:
-    given = [name for name in ("workload", "requests") if getattr(options, name) is not None]
-    if options.stored and given:
-        return f"--stored shows what was measured once; leave --{given[0]} out, or --stored"
+    if not options.stored:
+        return None
+    given = [name for name in OF_A_RUN if getattr(options, name) is not None]
+    if given:
+        option = given[0].replace("_", "-")
+        return f"--stored shows what was measured once; leave --{option} out, or --stored"
+    if options.device not in KEPT:
+        return f"no result of --device {options.device} is stored; choose {' or '.join(KEPT)}"
     return None
 
 
@@ -115,13 +128,14 @@ def run(options: Namespace, report: Report) -> None:
         tell(comparison_run.read_stored(options.device), report)
         report.note("This was stored; nothing was measured now.")
         return
-    asked = arguments.workload_of(options)[0] if options.workload else []
+    asked = workload.read(options.workload) if options.workload else []
+    plan = {name: getattr(options, name) for name in ("model", "rate", "max_num_seqs", "seed")}
+    plan = {name: value for name, value in plan.items() if value is not None}
     stages = Stages(1, sys.stderr)
     with stages.stage("both servers") as waiting:
         found = comparison_run.comparison(
-            stored=False, tell=waiting, model=options.model, device=options.device,
-            num_requests=options.requests or len(asked) or 24, rate=options.rate,
-            max_num_seqs=options.max_num_seqs, seed=options.seed, given=asked,
+            stored=False, tell=waiting, device=options.device, given=asked,
+            num_requests=options.requests or len(asked) or 24, **plan,
         )  # fmt: skip
     tell(found, report)
 
@@ -153,4 +167,5 @@ def tell(found: dict, report: Report) -> None:
     failures = [row for row in found["rows"] if row["failed"]]
     for row in failures:
         name = f"{row['server']}, {row['batching']}"
-        report.note(f"{name}: {row['failed']} of {row['requests']} requests failed.")
+        told = f"{name}: {row['failed']} of {row['requests']} requests failed"
+        report.note(f"{told}; the first says: {row['first_failure']}")

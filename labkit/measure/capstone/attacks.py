@@ -19,6 +19,8 @@ MOST_TOKENS = 150_000  # prompts and answers: 5% of what else arrives
 MOST_IN_WINDOW, WINDOW_S = 40, 5.0  # 8 a second, where the classes send 54
 LONGEST_PROMPT, LONGEST_ANSWER = 8192, 1024
 PLAIN_PRIORITY = 1
+LEAST_DAMAGE = 0.01  # a shift of the yardstick by a fraction of a second does 0.006
+LARGEST = 1e9  # of a priority or a deadline
 
 
 class AttackError(ValueError):
@@ -41,9 +43,14 @@ class Attack:
 
     @property
     def broken(self) -> list[str]:
-        """The classes whose promise is kept under the yardstick, and not under attack."""
+        """The classes whose promise is kept under the yardstick, and not under attack.
+
+        Where a promise is kept by a hair, any change of the arrivals may break it; so more than
+        `LEAST_DAMAGE` is needed too.
+        """
         pairs = zip(self.plain.classes, self.attacked.classes, strict=True)
-        return [plain.name for plain, hit in pairs if plain.is_kept and not hit.is_kept]
+        lost = [plain.name for plain, hit in pairs if plain.is_kept and not hit.is_kept]
+        return [name for name in lost if self.damage[name] > LEAST_DAMAGE]
 
 
 def attack(
@@ -54,6 +61,9 @@ def attack(
     Their tenant is "attacker", whatever they say; priorities and deadlines are their own, since a
     client says these too. Their tokens are good for nobody. Raises AttackError.
     """
+    arrivals = list(arrivals)
+    for number, one in enumerate(arrivals):
+        check_types(number, one)
     in_order = sorted(arrivals, key=lambda one: one.time)
     arrivals = [
         one._replace(tenant=ATTACKER, request_id=f"attack-{number}")
@@ -87,6 +97,35 @@ def yardstick(arrivals: Sequence[Arrival], seconds: float) -> list[Arrival]:
 def spread(total: int, count: int) -> list[int]:
     """`count` whole numbers that differ by at most 1, and add up to `total`."""
     return [total * (i + 1) // count - total * i // count for i in range(count)]
+
+
+def check_types(number: int, one: Arrival) -> None:
+    """Raises AttackError for a request that no client could send."""
+    for name, is_fine, wanted in (
+        ("time", is_number(one.time), "a number of seconds is"),
+        ("num_prompt_tokens", is_count(one.num_prompt_tokens), "a whole number from 1 on is"),
+        ("num_output_tokens", is_count(one.num_output_tokens), "a whole number from 1 on is"),
+        (
+            "priority", type(one.priority) is int and is_number(one.priority),
+            f"a whole number within {LARGEST:.0e} is",
+        ),
+        (
+            "deadline", one.deadline is None or is_number(one.deadline),
+            f"None or seconds within {LARGEST:.0e} are",
+        ),
+    ):  # fmt: skip
+        if not is_fine:
+            value = repr(getattr(one, name))[:40]
+            raise AttackError(f"request {number}: {name} is {value}; {wanted} needed")
+
+
+def is_count(value) -> bool:
+    return type(value) is int and value >= 1
+
+
+def is_number(value) -> bool:
+    """Whether the simulator can count with it; NaN is never within the limit."""
+    return isinstance(value, int | float) and abs(value) <= LARGEST
 
 
 def check(arrivals: Sequence[Arrival], seconds: float) -> None:

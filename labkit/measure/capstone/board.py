@@ -9,7 +9,7 @@ from labkit.measure.capstone.configuration import Configuration
 from labkit.measure.capstone.scoring import Score
 from labkit.measure.capstone.workloads import Workload
 from labkit.measure.cost import PRICES
-from labkit.paths import alone_with, my_dir, write_atomic
+from labkit.paths import alone_with, my_dir, read_at_most, write_atomic
 
 LONGEST_NAME = 40
 
@@ -47,7 +47,7 @@ def save(name: str, score: Score, workload: Workload, file: Path | None = None) 
     for a name without letters, or a file that is no leaderboard.
     """
     name = " ".join(name.split())
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+    if not is_name(name):
         raise BoardError(f"name is {name!r}; 1 to {LONGEST_NAME} printable characters are needed")
     file = file or board_file()
     row = {
@@ -77,15 +77,55 @@ def entry(row: dict) -> Entry:
 def read(file: Path) -> list[dict]:
     """All rows; none where there is no file yet. Raises BoardError."""
     try:
-        rows = json.loads(file.read_text(encoding="utf-8"))
-        for row in rows:
-            row["contest"], row["is_valid"], row["cost"], row["met"], row["date"], row["name"]
-            Configuration.from_json(row["configuration"])
+        rows = json.loads(read_at_most(file).decode("utf-8"))
+        for number, row in enumerate(listed(rows)):
+            check_row(number, row)
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise BoardError(
             f"leaderboard {file} can't be read ({type(error).__name__}: {error}); mend it, or move "
             "it away to begin a new one"
         ) from None
     return rows
+
+
+def listed(rows) -> list:
+    if not isinstance(rows, list):
+        raise ValueError(f"it holds {type(rows).__name__}, not a list of rows")
+    return rows
+
+
+def check_row(number: int, row: dict) -> None:
+    """Raises ValueError, LookupError or TypeError for a row that `save` can't have written."""
+    Configuration.from_json(row["configuration"])
+    for key, is_fine in {"name": is_name, "date": is_date, "contest": is_text, "cost": is_cost,
+                         "is_valid": is_flag, "met": is_met}.items():  # fmt: skip
+        if not is_fine(row[key]):
+            raise ValueError(f"{key} of row {number} is {str(row[key])[:40]!r}")
+
+
+def is_name(value) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= LONGEST_NAME and value.isprintable()
+
+
+def is_date(value) -> bool:
+    return isinstance(value, str) and date.fromisoformat(value).isoformat() == value
+
+
+def is_text(value) -> bool:
+    return isinstance(value, str)
+
+
+def is_cost(value) -> bool:
+    """None is the cost when no token is good."""
+    return value is None or type(value) in (int, float) and 0 < value < 1e9
+
+
+def is_flag(value) -> bool:
+    return isinstance(value, bool)
+
+
+def is_met(value) -> bool:
+    shares = value.values() if isinstance(value, dict) else [None]
+    return all(type(share) in (int, float) and 0 <= share <= 1 for share in shares)

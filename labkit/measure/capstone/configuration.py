@@ -48,7 +48,8 @@ class Configuration:
             "preemption": PREEMPTIONS,
             "router": ROUTERS,
         }.items():
-            check(name, getattr(self, name), getattr(self, name) in accepted, ", ".join(accepted))
+            value = getattr(self, name)
+            check(name, value, value in list(accepted), ", ".join(accepted))
         for name, least in {
             "replicas": LEAST_REPLICAS, "max_num_batched_tokens": 1, "max_num_seqs": 1,
             "dedicated": 0, "urgent_above": 0, "lend_below": 0,
@@ -112,7 +113,7 @@ class Configuration:
         except OSError as error:
             why = error.strerror or error
             raise ConfigurationError(f"configuration {file} can't be read: {why}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"configuration {file}: {error}") from None
 
 

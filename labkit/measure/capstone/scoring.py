@@ -77,8 +77,7 @@ def score(
     """Serves the workload on a virtual clock with the configuration, and settles the account.
 
     `price_per_hour` is of one card; its list price unless told. For how long all cards are rented,
-    `rented` says. The same input gives the same
-    score everywhere.
+    `rented` says. The same input gives the same score everywhere.
     """
     fleet = make_fleet(configuration)
     fleet.run(workload.arrivals)

@@ -7,7 +7,6 @@ rate they come in the same pattern, only faster, so that two trials differ in no
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from labkit import rungs
 from labkit.engine.request import Request
@@ -49,26 +48,27 @@ def make_engine(loaded, **limits):
 def requests(loaded, count: int, rate: float, seed: int = 0) -> list[Request]:
     """`count` chat requests; the gaps between them are exponential, `1 / rate` seconds on average.
 
-    The first arrives at 0. The same seed gives the same pattern at each rate.
+    The first arrives at 0. The same seed gives the same pattern at each rate. So few gaps drawn at
+    random would add up to another rate; they are stretched until their mean is what was asked.
     """
-    draw, made, time = random.Random(seed), [], 0.0
+    draw, made = random.Random(seed), []
+    gaps = [draw.expovariate(1.0) for _ in range(count - 1)]
+    stretch = len(gaps) / sum(gaps) / rate if gaps else 0.0
     for number in range(count):
         ids = loaded.encode_chat(PROMPTS[number % len(PROMPTS)])
         name = f"chat-{number}"
-        made.append(Request(name, ids, OUTPUT_TOKENS, ignore_eos=True, arrival=time))
-        time += draw.expovariate(1.0) / rate
+        arrival = stretch * sum(gaps[:number])
+        made.append(Request(name, ids, OUTPUT_TOKENS, ignore_eos=True, arrival=arrival))
     return made
 
 
 def alone(engine, loaded) -> SLO:
     """TTFT and TPOT of a request that has the engine to itself, as the SLO that an idle engine just
-    keeps: the medians of `NUM_ALONE`, so that neither a lucky request nor a hiccup decides."""
+    keeps: the least of `NUM_ALONE`, since whatever else runs on the machine can only add to it."""
     latencies = []
     for _ in range(NUM_ALONE):
         latencies += drive(engine, requests(loaded, 1, 1.0)).latencies.values()
-    return SLO(
-        ttft=median(one.ttft for one in latencies), tpot=median(one.tpot for one in latencies)
-    )
+    return SLO(ttft=min(one.ttft for one in latencies), tpot=min(one.tpot for one in latencies))
 
 
 def fastest(engine, loaded, count: int = 24) -> float:

@@ -13,7 +13,8 @@ from itertools import accumulate
 from labkit.engine.blocks import BlockPool
 from labkit.engine.request import Request
 from labkit.engine.scheduler import Scheduler
-from labkit.fleet.routing import LeastLoaded, PrefixAware, Router, tokens_of
+from labkit.fleet.replicas import tokens_of
+from labkit.fleet.routing import LeastLoaded, PrefixAware, Router
 from labkit.measure.bench.drive import percentile
 from labkit.measure.simulate import cards
 from labkit.measure.simulate.cost import seconds, ticks

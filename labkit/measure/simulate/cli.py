@@ -29,7 +29,6 @@ from labkit.measure.simulate.requests import (
 from labkit.measure.simulate.synthetic import synthetic
 from labkit.measure.simulate.timeline import MOST_ROWS, Timeline
 from labkit.measure.simulate.watch import Watch
-from labkit.measure.slo import SLO
 from labkit.measure.workload import WorkloadError
 
 BLOCK_SIZE, MAX_NUM_SEQS = 16, 64
@@ -61,7 +60,7 @@ def run(chosen: Namespace, out: Report) -> None:
     with stages.stage("read requests"):
         arrivals, count, source, tenants = read_arrivals(chosen)
     cost, num_blocks = cost_of(chosen, stages)
-    slo = slo_of(chosen)
+    slo = slo_options.slo_of(chosen)
     report.header(out, cost, facts(chosen, source, count, num_blocks), chosen.seed, slo)
     price, told_by = price_of(chosen)
     if chosen.capacity:
@@ -147,11 +146,6 @@ def cost_of(chosen: Namespace, stages: Stages) -> tuple[CostModel, int]:
             "give it in the cost file, or choose recompute"
         )
     return cost, chosen.num_blocks or num_blocks
-
-
-def slo_of(chosen: Namespace) -> SLO:
-    limits = {name: getattr(chosen, f"slo_{name}_ms") for name in ("ttft", "itl", "tpot", "e2e")}
-    return slo_options.slo_of(chosen.slo, limits)
 
 
 def price_of(chosen: Namespace) -> tuple[float | None, str]:

@@ -11,7 +11,7 @@ from labkit.measure.simulate.cards import CARDS
 from labkit.measure.simulate.synthetic import SHAPES
 
 PREEMPTIONS = ("recompute", "swap", "auto")
-HIGHEST_RATE, TRIAL_SECONDS = 10_000, 60  # of a search
+LOWEST_RATE, HIGHEST_RATE, TRIAL_SECONDS = 0.1, 10_000, 60  # of a search
 LLAMA_8B = {"model_params": 8e9, "bytes_per_param": 2.0, "kv_bytes_per_token": 131_072.0}
 HELP = """\
 Serves requests on a virtual clock: the scheduler, policies and routers of this server, and a
@@ -175,14 +175,7 @@ def add_cost(group) -> None:
 
 
 def add_slo(group) -> None:
-    slo_options.add_preset(group)
-    for name, text in {
-        "ttft": "time to first token",
-        "itl": "every gap between two tokens",
-        "tpot": "mean gap",
-        "e2e": "the whole answer",
-    }.items():
-        group.add_argument(f"--slo-{name}-ms", type=number(0), metavar="MS", help=text)
+    slo_options.add_limits(group)
     group.add_argument(
         "--price", type=slo_options.dollars, metavar="USD",
         help="of one replica an hour (default with a card: its list price)",
@@ -193,7 +186,7 @@ def add_capacity(group) -> None:
     group.add_argument(
         "--capacity", action="store_true", help="look for the highest rate that meets the limits"
     )
-    slo_options.add_search(group, HIGHEST_RATE, TRIAL_SECONDS)
+    slo_options.add_search(group, LOWEST_RATE, HIGHEST_RATE, TRIAL_SECONDS)
 
 
 def parse(argv: list[str], prog: str) -> argparse.Namespace:
@@ -212,8 +205,7 @@ def contradiction(options: argparse.Namespace) -> str | None:
         return "--rate is of traces and synthetic requests; a workload says when each arrives"
     if options.capacity and (options.workload or options.rate or options.plot):
         return "--capacity tries rates of its own: leave out --workload, --rate and --plot"
-    limits = [getattr(options, f"slo_{name}_ms") for name in ("ttft", "itl", "tpot", "e2e")]
-    has_slo = options.slo or any(limits)
+    has_slo = bool(slo_options.slo_of(options))
     if not has_slo and (options.capacity or options.price is not None):
         return "--capacity and --price are about requests that meet limits; give --slo or --slo-..."
     if not options.capacity and (options.slo_share or options.rates or options.trial_seconds):

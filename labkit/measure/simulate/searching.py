@@ -11,7 +11,7 @@ from labkit.measure.capacity import Capacity, capacity
 from labkit.measure.cost import cost_per_million
 from labkit.measure.simulate import traces
 from labkit.measure.simulate.fleet import Fleet
-from labkit.measure.simulate.options import HIGHEST_RATE, TRIAL_SECONDS
+from labkit.measure.simulate.options import HIGHEST_RATE, LOWEST_RATE, TRIAL_SECONDS
 from labkit.measure.simulate.report import union
 from labkit.measure.simulate.requests import Arrival, at_rate
 from labkit.measure.simulate.slo import good_tokens, num_met
@@ -47,7 +47,7 @@ def run(
         rows.append(row(fleet, rate, slo, share, price))
         return rows[-1]["is_met"]
 
-    found = capacity(meets, *(chosen.rates or (0.1, HIGHEST_RATE)))
+    found = capacity(meets, *(chosen.rates or (LOWEST_RATE, HIGHEST_RATE)))
     out.say()
     out.table("trials", TRIALS, rows)
     tell_capacity(out, found, share, slo, chosen.replicas)

@@ -47,6 +47,8 @@ VICTIMS = Exercise(
         Case(
             "bytes", _asked(12, 6, A, _idle("large", 8)), _leave("a large"), _draw_shelf
         ),
+        Case("oldest_is_large", _asked(12, 3, _idle("large", 8), A), _leave("large", "a"),
+             _draw_shelf),
         Case(
             "in_use",
             _asked(9, 3, _used("chat", 3), B, C),
@@ -61,6 +63,8 @@ VICTIMS = Exercise(
             _draw_shelf,
         ),
         Case("waiting", _asked(9, 3, ("late", 3, 1, "waiting"), A, B), _leave("", "late a b"),
+             _draw_shelf),
+        Case("waiting", _asked(6, 3, ("gone", 3, 0, "waiting"), A, B), _leave("a", "gone b"),
              _draw_shelf),
         Case("not_enough", _asked(9, 7, _used("chat", 3), B, C), _leave("None", "chat b c"),
              _draw_shelf),
@@ -78,6 +82,10 @@ VICTIMS = Exercise(
         Mistake("largest_first", ((
             "in self.entries.values()",
             "in sorted(self.entries.values(), key=lambda one: -one.num_bytes)",
+        ),)),
+        Mistake("smallest_first", ((
+            "in self.entries.values()",
+            "in sorted(self.entries.values(), key=lambda one: one.num_bytes)",
         ),)),
         Mistake("pinned_leaves", (("if entry.is_idle:", "if entry.state is State.READY:"),)),
         Mistake("loading_leaves", (("if entry.is_idle:", "if entry.num_pins == 0:"),)),
@@ -104,7 +112,7 @@ def _played(*actions, budget=2):
 def _seen(loader, shelf, pins, **callers):
     return {
         "callers": {name: states.split(",") for name, states in callers.items()},
-        "loader": loader.split(", "), "pins": pins, "on the shelf": shelf.split(),
+        "loader": loader.split(", ") if loader else [], "pins": pins, "on the shelf": shelf.split(),
     }  # fmt: skip
 
 
@@ -153,6 +161,21 @@ ACQUIRE = Exercise(
             _played(("asks", "ann", "a"), ("asks", "bob", "a"), ("cancelled", "ann"),
                     ("loaded", "a")),
             _seen("load a", "a", {"a": 1}, ann="waits,waits,left,left", bob=",waits,waits,a"),
+            _draw_callers,
+        ),
+        # bob goes: what waits for room is told so at once, and a stays for cat
+        Case(
+            "not_wanted",
+            _played(("asks", "ann", "a"), ("loaded", "a"), ("asks", "bob", "B"),
+                    ("cancelled", "bob"), ("done", "ann"), ("asks", "cat", "a")),
+            _seen("load a", "a", {"a": 1, "B": 0}, ann="waits,a,a,a,done,done",
+                  bob=",,waits,left,left,left", cat=",,,,,a"),
+            _draw_callers,
+        ),
+        Case(
+            "too_large",
+            _played(("asks", "ann", "B"), budget=1),
+            _seen("", "", {"B": 0}, ann="TooLarge"),
             _draw_callers,
         ),
         # nobody uses a any more, so B may take its place

@@ -80,6 +80,7 @@ CHOOSE = Exercise(
         Case("not_yet", _route("d1:4095 s1:0", (URGENT, 100)), _sent("d1"), _draw_sent),
         Case("no_better_there", _route("d1:5000 s1:9000", (URGENT, 100)), _sent("d1"), _draw_sent),
         Case("as_full", _route("d1:5000 s1:5000", (URGENT, 100)), _sent("d1"), _draw_sent),
+        Case("as_full", _route("d1:5000/3 s1:5000/1", (URGENT, 100)), _sent("d1"), _draw_sent),
         Case(
             "one_long", _route("d1:5000/1 s1:3000/3", (URGENT, 100)), _sent("s1"), _draw_sent
         ),

@@ -38,7 +38,10 @@ IS_MET = Exercise(
         Case("one_late_token", _request([0.75], ttft=0.5, itl=0.125), MISSED),
         Case("no_gap", _request([1.5, 1.75, 2.0], ttft=2.0, itl=0.5), MET),
         Case("no_limit", _request([100.0, 200.0]), MET),
-        Case("zero", _request([0.25, 0.5], ttft=0.0), MISSED),
+        *(
+            Case("zero", _request([0.25, 0.5], **{limit: 0.0}), MISSED)
+            for limit in ("ttft", "itl", "tpot", "e2e")
+        ),
     ),
     mistakes=(
         Mistake("mean_for_itl", (("max(latency.itl, default=None)", "latency.tpot"),)),
@@ -87,6 +90,7 @@ COST = Exercise(
         Case("no_time", _cost(2.0, 1000, 0.0), "ValueError"),
         Case("negative", _cost(-0.5, 1000, 60.0), "ValueError"),
         Case("negative", _cost(2.0, -1, 60.0), "ValueError"),
+        Case("negative", _cost(2.0, 1000, -60.0), "ValueError"),
         Case("endless", _cost(2.0, 1000, math.inf), "ValueError"),
     ),
     mistakes=(

@@ -1,4 +1,7 @@
-"""The figures of notebook 10: the knee, what good tokens cost, pools, replicas over time."""
+"""The figures of notebook 10: the knee, what good tokens cost, pools, replicas over time.
+
+None is wider than `WIDTH`: they are to be read on a telephone, too.
+"""
 
 import math
 from collections.abc import Sequence
@@ -21,14 +24,18 @@ from labkit.workbook.plots import (
     plain_number,
 )
 
+WIDTH = 6.4  # inches
+GRID = {"color": GREY, "alpha": 0.25, "linewidth": 0.8, "zorder": 0}
+
 
 @house_style()
 def knee_figure(points: Sequence[Offered], capacity: float | None = None) -> Picture:
     """Requests a second that were answered, and that met the SLO, over those that arrived."""
     points = sorted(points, key=lambda point: point.rate)
     picture, axes = new_picture(
-        "Throughput and goodput (measured)", "requests a second that arrive", "requests a second"
-    )
+        "Throughput and goodput (measured)", "requests a second that arrive", "requests a second",
+        width=WIDTH,
+    )  # fmt: skip
     rates = [point.rate for point in points]
     axes.plot(rates, rates, ":", color=GREY, label="all that arrive")
     axes.plot(rates, [p.throughput for p in points], "s--", color=ORANGE, label="answered")
@@ -51,15 +58,15 @@ def knee_figure(points: Sequence[Offered], capacity: float | None = None) -> Pic
 @house_style()
 def cost_figure(by_load: Sequence[Priced], by_budget: Sequence[Priced]) -> Picture:
     """The cost of all tokens and of the good ones: over the load, and over the budget of a step."""
-    picture = Picture(figsize=(9, 4.2), layout="constrained")
-    left, right = picture.subplots(1, 2, sharey=True)
-    left.set(title="Cost over the load (modelled)", xlabel="requests a second",
-             ylabel="US dollars for a million tokens")  # fmt: skip
-    right.set(title=f"At {by_budget[0].rate:g} a second (modelled)", xscale="log",
+    picture = Picture(figsize=(WIDTH, 6.6), layout="constrained")
+    above, below = picture.subplots(2, 1, sharey=True)
+    above.set(title="Cost over the load (modelled)", xlabel="requests a second")
+    below.set(title=f"At {by_budget[0].rate:g} a second (modelled)", xscale="log",
               xlabel="max_num_batched_tokens")  # fmt: skip
+    picture.supylabel("US dollars for a million tokens", fontsize="medium")
     for axes, points, places in (
-        (left, by_load, [p.rate for p in by_load]),
-        (right, by_budget, [p.budget for p in by_budget]),
+        (above, by_load, [p.rate for p in by_load]),
+        (below, by_budget, [p.budget for p in by_budget]),
     ):
         axes.plot(places, [p.cost for p in points], "s--", color=ORANGE, label="of all tokens")
         good = [p.good_cost if math.isfinite(p.good_cost) else math.nan for p in points]
@@ -69,10 +76,10 @@ def cost_figure(by_load: Sequence[Priced], by_budget: Sequence[Priced]) -> Pictu
         axes.yaxis.set_minor_formatter("")
         axes.xaxis.set_major_formatter(plain_number)
     found = [p.good_cost for p in (*by_load, *by_budget) if math.isfinite(p.good_cost)]
-    left.set_ylim(min(p.cost for p in (*by_load, *by_budget)) / 1.5, 1.5 * max(found, default=30))
-    right.set_xticks([p.budget for p in by_budget])
-    right.minorticks_off()
-    right.legend(loc="upper right")
+    above.set_ylim(min(p.cost for p in (*by_load, *by_budget)) / 1.5, 1.5 * max(found, default=30))
+    below.set_xticks([p.budget for p in by_budget])
+    below.minorticks_off()
+    below.legend(loc="upper right")
     cheapest = min(by_load, key=lambda p: p.good_cost)
     fastest = max(by_load, key=lambda p: p.tokens_per_s)
     budget = min(by_budget, key=lambda p: p.good_cost)
@@ -90,9 +97,10 @@ def pools_figure(runs: Sequence[Pooled]) -> Picture:
     """A row for each fleet: the share of each class that met its SLO, and what good tokens cost."""
     picture, axes = new_picture(
         "Three classes on the same cards (modelled)",
-        "share of the requests that met their SLO; hollow: fewer than promised",
+        "share of the requests within their SLO\n(hollow: fewer than promised)",
         "",
-        height=1.9 + 0.55 * len(runs),
+        width=WIDTH,
+        height=2.6 + 0.55 * len(runs),
     )
     names = list(runs[0].met)
     for place, name in enumerate(names):
@@ -104,8 +112,13 @@ def pools_figure(runs: Sequence[Pooled]) -> Picture:
         axes.plot([], [], marker, color=colour, label=name)
     for row, run in enumerate(runs):
         style = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-        axes.annotate(f"{run.cost:.2f} $", (1.03, row), **style)
-    axes.set(xlim=(-0.03, 1.2), ylim=(len(runs) - 0.5, -0.5))
+        axes.annotate(f"{run.cost:.2f}", (1.03, row), **style)
+    axes.annotate("$ per million\ngood tokens", (1.03, -0.75), **style)
+    axes.grid(visible=False)
+    axes.hlines(range(len(runs)), 0, 1, **GRID)  # not through the costs
+    axes.vlines([0, 0.25, 0.5, 0.75, 1], -0.5, len(runs) - 0.5, **GRID)
+    axes.spines["bottom"].set_bounds(-0.03, 1)
+    axes.set(xlim=(-0.03, 1.3), ylim=(len(runs) - 0.5, -1.1))
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
     axes.set_yticks(range(len(runs)), [run.name for run in runs])
     picture.legend(loc="outside lower center", ncols=3)
@@ -120,7 +133,7 @@ def pools_figure(runs: Sequence[Pooled]) -> Picture:
 @house_style()
 def scaling_figure(run: Scaled, title: str = "Replicas follow the load (modelled)") -> Picture:
     """Replicas that are paid for, in three kinds, and the requests under way, over time."""
-    picture = Picture(figsize=(8.5, 4.4), layout="constrained")
+    picture = Picture(figsize=(WIDTH, 4.8), layout="constrained")
     above, below = picture.subplots(2, 1, sharex=True, height_ratios=[1, 1.2])
     times = [moment.time for moment in run.moments]
     requests = [moment.num_requests for moment in run.moments]
@@ -139,7 +152,7 @@ def scaling_figure(run: Scaled, title: str = "Replicas follow the load (modelled
     most = max(moment.paid for moment in run.moments)
     below.set(xlabel="seconds", ylabel="replicas", ylim=(0, most + 0.5), xlim=(0, times[-1]))
     below.set_yticks(range(most + 1))
-    picture.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    picture.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     busiest = max(run.moments, key=lambda moment: moment.num_requests)
     picture.story = (
         f"At most {busiest.num_requests} requests are under way, at {busiest.time:.0f} s, and at "

@@ -17,13 +17,14 @@ from labkit.workbook.plots import (
     plain_number,
 )
 
+WIDTH = 6.5  # inches: labels can still be read where a page is 400 pixels wide
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
 
 
 @house_style()
 def shelf_figure(runs: Mapping[str, Visits], budget: int) -> Picture:
     """Bytes in memory over time, a panel for each run, a colour and a hatch for each model."""
-    picture = Picture(figsize=(9, 0.9 + 2.1 * len(runs)), layout="constrained")
+    picture = Picture(figsize=(WIDTH, 1.1 + 2.1 * len(runs)), layout="constrained")
     panels = picture.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
     names = list(dict.fromkeys(stay.name for run in runs.values() for stay in run.stays))
     stories = []
@@ -37,17 +38,18 @@ def shelf_figure(runs: Mapping[str, Visits], budget: int) -> Picture:
         axes.plot([v.at for v in waits], [budget / 1e6 * 1.06] * len(waits), "v", color=VERMILLION,
                   markersize=6)  # fmt: skip
         axes.axhline(budget / 1e6, color=GREY, linestyle="--")
-        story = (
-            f"{run.num_hits} of {len(run.visits)} requests found their model, the others waited "
-            f"{run.waited_s - waited_when_ready(run):.1f} s in all"
+        waited = run.waited_s - waited_when_ready(run)
+        stories.append(
+            f"{title}: {run.num_hits} of {len(run.visits)} requests found their model, the others "
+            f"waited {waited:.1f} s in all"
         )
-        axes.set(title=f"{title}: {story}", ylabel="MB in memory", ylim=(0, budget / 1e6 * 1.15))
-        stories.append(f"{title}: {story}")
+        axes.set_title(f"{title}: {run.num_hits} of {len(run.visits)} hits, {waited:.1f} s waited")
+        axes.set(ylabel="MB in memory", ylim=(0, budget / 1e6 * 1.15))
     panels[-1].set_xlabel("seconds (measured)")
     panels[0].plot([], [], "v", color=VERMILLION, label="a request that waits for a load")
     panels[0].plot([], [], "--", color=GREY, label="budget")
     handles, labels = panels[0].get_legend_handles_labels()
-    picture.legend(handles, labels, loc="outside lower center", ncols=4, columnspacing=1)
+    picture.legend(handles, labels, loc="outside lower center", ncols=3, columnspacing=1)
     picture.story = "; ".join(stories) + "."
     return picture
 
@@ -63,7 +65,7 @@ def moments(stays: Sequence[Stay], end: float) -> list[float]:
 
 
 def height(stays: Sequence[Stay], name: str, time: float, last: float) -> float:
-    """Megabytes of a model at a time; one that is being loaded has its place already."""
+    """Megabytes of a model at a time, from the beginning of its load until it is gone."""
     here = [s for s in stays if s.name == name and s.begin <= time < (s.end or last + 1)]
     return sum(stay.num_bytes for stay in here) / 1e6
 
@@ -72,7 +74,8 @@ def height(stays: Sequence[Stay], name: str, time: float, last: float) -> float:
 def replicas_figure(runs: Sequence[Routed], num_replicas: int, kind: str) -> Picture:
     """Each request where it went, coloured and shaped by its beginning: hollow where most of its
     prompt was computed, filled where it was found in the cache."""
-    picture = Picture(figsize=(9, 1.3 + 0.42 * num_replicas * len(runs)), layout="constrained")
+    height_of_panels = (0.5 + 0.36 * num_replicas) * len(runs)
+    picture = Picture(figsize=(WIDTH, 1.2 + height_of_panels), layout="constrained")
     panels = picture.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
     prefixes = sorted({one.prefix for run in runs for one in run.sent})
     stories = []
@@ -91,7 +94,7 @@ def replicas_figure(runs: Sequence[Routed], num_replicas: int, kind: str) -> Pic
     for which, prefix in enumerate(prefixes[: len(COLOURS)]):
         panels[0].plot([], [], MARKERS[which], color=COLOURS[which], label=prefix)
     panels[0].plot([], [], "o", color=GREY, mfc="none", label="hollow: computed")
-    picture.legend(loc="outside lower center", ncols=7, columnspacing=1, handletextpad=0.2)
+    picture.legend(loc="outside lower center", ncols=4, columnspacing=1, handletextpad=0.2)
     picture.story = "; ".join(stories) + "."
     return picture
 
@@ -99,8 +102,8 @@ def replicas_figure(runs: Sequence[Routed], num_replicas: int, kind: str) -> Pic
 @house_style()
 def policies_figure(runs: Sequence[Routed], num_replicas: int, kind: str) -> Picture:
     """Hit rate, TTFT at p50 and p99, and the requests of the busiest replica, by policy."""
-    picture = Picture(figsize=(9, 1.1 + 0.42 * len(runs)), layout="constrained")
-    hits, times, loads = picture.subplots(1, 3, sharey=True)
+    picture = Picture(figsize=(WIDTH, 3 * (0.8 + 0.28 * len(runs))), layout="constrained")
+    hits, times, loads = picture.subplots(3, 1, sharey=True)
     rows = range(len(runs))
     bars = hits.barh(rows, [100 * run.hit_rate for run in runs], 0.55, color=BLUE)
     hits.bar_label(bars, [f"{run.hit_rate:.0%}" for run in runs], padding=3)
@@ -111,7 +114,7 @@ def policies_figure(runs: Sequence[Routed], num_replicas: int, kind: str) -> Pic
     times.set(title=f"TTFT ({kind})", xlabel="ms (logarithmic)", xscale="log")
     times.xaxis.set_major_formatter(plain_number)
     times.xaxis.set_minor_formatter("")
-    times.legend(loc="upper center", bbox_to_anchor=(0.5, -0.34), ncols=2)
+    times.legend(loc="lower right", bbox_to_anchor=(1, 0.97), ncols=2, borderaxespad=0)
     most = [max(run.counts(num_replicas)) for run in runs]
     bars = loads.barh(rows, most, 0.55, color=GREY)
     loads.bar_label(bars, [f"{count:,}" for count in most], padding=3)
@@ -130,7 +133,7 @@ def policies_figure(runs: Sequence[Routed], num_replicas: int, kind: str) -> Pic
 def hang_figure(runs: Mapping[str, Sequence[Asked]]) -> Picture:
     """Seconds that each request waited, over when it came; shaded while a replica hangs."""
     picture, axes = new_picture("A replica that never answers (virtual clock)",
-                                "seconds", "seconds until the answer", height=3.6)  # fmt: skip
+                                "seconds", "seconds until the answer", WIDTH, 3.6)  # fmt: skip
     stories = []
     axes.axvspan(*HANGS, color=GREY, alpha=0.2, lw=0, label="replica 0 hangs")
     for (name, asked), colour, mark in zip(runs.items(), (VERMILLION, BLUE), "xo", strict=False):
@@ -149,7 +152,7 @@ def sessions_figure(moves: Mapping[str, tuple[Sequence[int], Sequence[int]]], nu
                     lost: int) -> Picture:  # fmt: skip
     """Sessions on replicas, before (hollow) and after (filled) replica `lost` has died: a line
     for each that moved. `moves` has both, by way of choosing."""
-    picture = Picture(figsize=(9, 2.1 * len(moves) + 0.5), layout="constrained")
+    picture = Picture(figsize=(WIDTH, 2.1 * len(moves) + 0.7), layout="constrained")
     panels = picture.subplots(len(moves), 1, sharex=True, squeeze=False)[:, 0]
     stories = []
     for axes, (name, (before, after)) in zip(panels, moves.items(), strict=True):
@@ -165,9 +168,10 @@ def sessions_figure(moves: Mapping[str, tuple[Sequence[int], Sequence[int]]], nu
         names = [f"r{i} (lost)" if i == lost else f"r{i}" for i in range(num_replicas)]
         axes.set_yticks(range(num_replicas), names)
         axes.set_ylim(num_replicas - 0.5, -0.5)
-        story = f"{name}: {len(moved)} of {len(before)} sessions move, {own} were on the lost one"
-        axes.set_title(story)
-        stories.append(story)
-    panels[-1].set_xlabel("session (hollow: before, filled: after; dotted: moved for nothing)")
+        axes.set_title(f"{name}: {len(moved)} of {len(before)} sessions move, {own} have to")
+        stories.append(
+            f"{name}: {len(moved)} of {len(before)} sessions move, {own} were on the lost one"
+        )
+    panels[-1].set_xlabel("session (hollow: before, filled: after; dotted: for nothing)")
     picture.story = "; ".join(stories) + "."
     return picture

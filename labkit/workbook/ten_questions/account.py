@@ -51,6 +51,7 @@ class Account:
     not_passed: list[registry.Exercise]
     num_exercises: int
     minutes: dict[str, int] = field(default_factory=dict)  # of reading and running, by notebook
+    is_sample: bool = False
 
     @property
     def num_answered(self) -> int:
@@ -65,20 +66,21 @@ class Account:
         return sum(self.minutes.get(notebook, 0) for notebook in notebooks)
 
 
-def account() -> Account:
-    """As things stand under `my/` now."""
-    kept = kept_files.read()
+def account(sample: bool = False) -> Account:
+    """As things stand under `my/` now; or the sample, in which no exercise counts."""
+    kept = kept_files.read(kept_files.SAMPLE if sample else None)
     answers = [answer(question, kept) for question in QUESTIONS]
     told = {key for question in QUESTIONS for key in question.predictions}
-    exercises = list(registry.exercises().values())
+    exercises = [] if sample else list(registry.exercises().values())
     sources = sorted((repo_root() / "notebooks" / "source").glob("*.py"))
     return Account(
         kept,
         answers,
         rest=[one for key, one in sorted(kept.comparisons.items()) if key not in told],
-        not_passed=[one for one in exercises if not parts.part_path(one.id).is_file()],
+        not_passed=[one for one in exercises if not parts.is_saved(one.id)],
         num_exercises=len(exercises),
         minutes={source.stem[:2]: routes.minutes(source, ())[0] for source in sources},
+        is_sample=sample,
     )
 
 
@@ -114,6 +116,17 @@ def name_of(key: str) -> str:
     """What was predicted under a key, in the current language, or the key itself."""
     known = f"report.key.{key}"
     return text(known) if catalogue.has(known) else f"{key[:2]}: {key[3:].replace('_', ' ')}"
+
+
+def label(key: str, account: Account) -> str:
+    """A heading, in the sample's words where it is one."""
+    return text(f"report.sample.{key}" if account.is_sample else f"report.{key}")
+
+
+def named(notebooks: list[str]) -> str:
+    """"notebook 03", "notebooks 03, 05", in the current language."""
+    key = "report.one_notebook" if len(notebooks) == 1 else "report.some_notebooks"
+    return text(key, numbers=", ".join(notebooks))
 
 
 def outcome(one: Comparison) -> str:

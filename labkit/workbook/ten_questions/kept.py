@@ -1,5 +1,8 @@
 """Reads what the notebooks kept under `my/` for the report, whoever has edited it since.
 
+Also the sample that the solutions show, which is such a folder: numbers of the executed solutions,
+and predictions that nobody made.
+
 What can't be used is left out, with a sentence that names the file and the remedy. Nothing here
 raises, and every text that comes from a file is cut short and freed of control characters; the
 page escapes it.
@@ -11,16 +14,17 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 
-from labkit.paths import my_dir
+from labkit.paths import MOST_BYTES, my_dir, read_at_most
 from labkit.workbook import pictures
 from labkit.workbook.catalogue import text
 
-MOST_BYTES = 5_000_000  # of a JSON file
 MOST_ENTRIES = 400  # of one file, and numbers of one answer
 LARGEST = 10**18  # of a number
 LONGEST = 120  # characters of a name or a unit
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
+SAMPLE = Path(__file__).with_name("sample")
 NOTEBOOK = re.compile(r"\d\d", re.ASCII)
 
 
@@ -94,19 +98,22 @@ class Kept:
         return {notebook: sorted(days) for notebook, days in sorted(found.items())}
 
 
-def read() -> Kept:
-    """What there is under `my/`."""
+def read(folder: Path | None = None) -> Kept:
+    """What there is in `folder`, `my/` unless told."""
+    folder = folder or my_dir()
     kept = Kept()
     say = kept.problems.append
-    for number, entry in sorted(entries("answers.json", say, is_question), key=lambda x: int(x[0])):
-        kept.answers[int(number)] = dict(measurements(number, entry, say))
-    for key, entry in entries("compared.json", say, pictures.GOOD_KEY.fullmatch):
-        found = comparison(key, entry, say)
+    file = folder / "answers.json"
+    for number, entry in sorted(entries(file, say, is_question), key=lambda x: int(x[0])):
+        kept.answers[int(number)] = dict(measurements(number, entry, file, say))
+    file = folder / "compared.json"
+    for key, entry in entries(file, say, pictures.GOOD_KEY.fullmatch):
+        found = comparison(key, entry, file, say)
         if found:
             kept.comparisons[key] = found
-    predicted = dict(entries("predictions.json", say, pictures.GOOD_KEY.fullmatch))
+    predicted = dict(entries(folder / "predictions.json", say, pictures.GOOD_KEY.fullmatch))
     kept.not_compared = sorted(predicted.keys() - kept.comparisons.keys())
-    loaded("progress.json", say)  # what it says is counted elsewhere, silently
+    loaded(folder / "progress.json", say)  # what it says is counted elsewhere, silently
     return kept
 
 
@@ -114,23 +121,20 @@ def is_question(key: str) -> bool:
     return key in {str(number) for number in range(1, 11)}
 
 
-def entries(file: str, say: Callable, is_known: Callable) -> Iterator[tuple[str, object]]:
-    """The entries of `my/<file>` that the workbook can have written."""
+def entries(file: Path, say: Callable, is_known: Callable) -> Iterator[tuple[str, object]]:
+    """The entries of a file that the workbook can have written."""
     found = loaded(file, say)
     unknown = [key for key in found if not is_known(key)]
     if unknown:
         names = ", ".join(f"`{clean(key)}`" for key in unknown[:3])
-        say(text("report.problem.unknown", file=my_dir() / file, names=names, count=len(unknown)))
+        say(text("report.problem.unknown", file=file, names=names, count=len(unknown)))
     yield from [(key, value) for key, value in found.items() if is_known(key)][:MOST_ENTRIES]
 
 
-def loaded(file: str, say: Callable) -> dict:
-    """The object that `my/<file>` holds; empty, with a sentence, where it is damaged."""
-    path = my_dir() / file
+def loaded(path: Path, say: Callable) -> dict:
+    """The object that a file holds; empty, with a sentence, where it is damaged."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"{path.stat().st_size:,} bytes, at most {MOST_BYTES:,} are read")
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        found = json.loads(read_at_most(path, MOST_BYTES).decode("utf-8-sig"))
         if not isinstance(found, dict):
             raise ValueError("it holds no JSON object")
     except FileNotFoundError:
@@ -141,10 +145,12 @@ def loaded(file: str, say: Callable) -> dict:
     return found
 
 
-def measurements(number: str, entry, say: Callable) -> Iterator[tuple[str, Measurement]]:
+def measurements(
+    number: str, entry, file: Path, say: Callable
+) -> Iterator[tuple[str, Measurement]]:
     """The answers to one question, by notebook."""
     if isinstance(entry, dict) and "measured" in entry:  # as the first notebooks kept them
-        say(text("report.problem.old", file=my_dir() / "answers.json", number=number))
+        say(text("report.problem.old", file=file, number=number))
         return
     found = entry if isinstance(entry, dict) else {None: None}
     for notebook, one in list(found.items())[:100]:
@@ -158,18 +164,19 @@ def measurements(number: str, entry, say: Callable) -> Iterator[tuple[str, Measu
             some = dict(list(good.items())[:MOST_ENTRIES])
             yield notebook, Measurement(notebook, day(one.get("date")), some)
         else:
-            say(text("report.problem.answer", file=my_dir() / "answers.json", number=number))
+            say(text("report.problem.answer", file=file, number=number))
 
 
-def comparison(key: str, entry, say: Callable) -> Comparison | None:
+def comparison(key: str, entry, file: Path, say: Callable) -> Comparison | None:
     """One entry of `compared.json`; None, with a sentence, when it can't be used."""
     if not isinstance(entry, dict) or not is_number(entry.get("measured")):
-        say(text("report.problem.comparison", file=my_dir() / "compared.json", key=key))
+        say(text("report.problem.comparison", file=file, key=key))
         return None
     guess = entry.get("predicted")
     kept = entry.get("pictures")
     drawn = [
-        picture(key, one, say) for one in (kept if isinstance(kept, list) else [])[: pictures.MOST]
+        picture(key, one, file, say)
+        for one in (kept if isinstance(kept, list) else [])[: pictures.MOST]
     ]
     return Comparison(
         key,
@@ -182,19 +189,19 @@ def comparison(key: str, entry, say: Callable) -> Comparison | None:
     )
 
 
-def picture(key: str, entry, say: Callable) -> Drawn | None:
-    """A picture of `my/pictures/`; only files that `pictures.keep` can have written are read."""
+def picture(key: str, entry, file: Path, say: Callable) -> Drawn | None:
+    """A picture of `pictures/` beside `file`; only what `pictures.keep` may have made is read."""
     name = entry.get("file") if isinstance(entry, dict) else None
     if not isinstance(name, str) or name not in {
         f"{key}-{number}.png" for number in range(1, pictures.MOST + 1)
     }:
-        say(text("report.problem.comparison", file=my_dir() / "compared.json", key=key))
+        say(text("report.problem.comparison", file=file, key=key))
         return None
-    path = pictures.folder() / name
+    path = file.with_name(pictures.folder().name) / name
     try:
-        if path.is_symlink() or path.stat().st_size > pictures.MOST_BYTES:
-            raise OSError(f"not a file of at most {pictures.MOST_BYTES:,} bytes")
-        png = path.read_bytes()
+        if path.is_symlink():
+            raise OSError("a link, not a file")
+        png = read_at_most(path, pictures.MOST_BYTES)
         if png[:8] != SIGNATURE or png[12:16] != b"IHDR" or png[-8:-4] != b"IEND":
             raise OSError("not a whole PNG file")
     except OSError as error:

@@ -4,7 +4,7 @@ from itertools import groupby
 
 from labkit.workbook.catalogue import text
 from labkit.workbook.report import inline
-from labkit.workbook.ten_questions.account import Account, Answer
+from labkit.workbook.ten_questions.account import Account, Answer, named
 
 
 def left_over(account: Account) -> str:
@@ -22,6 +22,8 @@ def left_over(account: Account) -> str:
         parts.append(f"<details open>{folded}</details>")
     if account.kept.not_compared:
         parts.append(f"<p>{inline(not_compared(account))}</p>")
+    if account.is_sample:
+        return ""
     body = "".join(parts) or f"<p>{inline(text('report.open.nothing'))}</p>"
     return f"<section id='open'><h2>{inline(text('report.open'))}</h2>{body}</section>"
 
@@ -37,7 +39,7 @@ def answered_in_part(account: Account) -> list[Answer]:
 def line_of(answer: Answer, account: Account) -> str:
     """A question, and the notebooks that are missing with their minutes."""
     missing = answer.missing or list(answer.question.notebooks)
-    told = {"notebooks": ", ".join(missing), "minutes": account.reading(missing)}
+    told = {"notebooks": named(missing), "minutes": account.reading(missing)}
     n = answer.question.number
     return f"{n}. {text(f'report.q{n}')} ({text('report.open.minutes', **told)})"
 
@@ -59,7 +61,7 @@ def exercise_lines(account: Account) -> list[tuple[str, str]]:
         told = list(found)
         names = ", ".join(f"{one.id} {text(f'{one.id}.title')}" for one in told)
         minutes = sum(one.minutes for one in told)
-        where = text("report.open.minutes", notebooks=notebook, minutes=minutes)
+        where = text("report.open.minutes", notebooks=named([notebook]), minutes=minutes)
         lines.append((where, names))
     return lines
 

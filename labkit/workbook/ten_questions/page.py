@@ -20,7 +20,9 @@ from labkit.workbook.ten_questions.account import (
     Account,
     Answer,
     commands,
+    label,
     name_of,
+    named,
     number,
     outcome,
     sentence,
@@ -39,7 +41,7 @@ def html(account: Account) -> str:
     body = [
         head(account),
         *[question(answer, account) for answer in account.answers],
-        rest(account.rest),
+        rest(account),
         environment(account),
         left_over(account),
     ]
@@ -49,7 +51,7 @@ def html(account: Account) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{say('report.title')}</title>\n<style>{style}</style>\n</head>\n"
+        f"<title>{escape(label('title', account))}</title>\n<style>{style}</style>\n</head>\n"
         f"<body>\n<main>\n{''.join(body)}</main>\n</body>\n</html>\n"
     )
 
@@ -71,16 +73,19 @@ def head(account: Account) -> str:
         ("report.passed", passed, account.num_exercises),
         ("report.hits", account.num_hits, len(predicted)),
     ]
-    told = "".join(
+    boxes = "".join(
         f"<div><dt>{say(key)}</dt><dd>{say('report.of', count=count, total=total)}</dd></div>"
         for key, count, total in figures
     )
+    told = f"<dl class='figures'>{boxes}</dl>"
+    if account.is_sample:
+        told = f"<p class='problems'>{say('report.sample')}</p>"
     drawn = f"<figure>{scale.strip(predicted)}{caption(say('report.strip'))}</figure>"
     day = surroundings.today()
     return (
-        f"<header><h1>{say('report.title')}</h1>"
+        f"<header><h1>{escape(label('title', account))}</h1>"
         f"<p class='muted'>{say('report.written', date=day, version=labkit.__version__)}</p>"
-        f"<dl class='figures'>{told}</dl>{drawn if predicted else ''}"
+        f"{told}{drawn if predicted and not account.is_sample else ''}"
         f"{problems(account.kept.problems)}</header>{contents(account.answers)}"
     )
 
@@ -117,9 +122,9 @@ def question(answer: Answer, account: Account) -> str:
     return (
         f'<section id="q{n}"><h2>{n}. {say(f"report.q{n}")}</h2>'
         f"<h3>{say('report.group')}</h3><blockquote>{say(f'report.group{n}')}</blockquote>"
-        f"<h3>{say('report.verdict')}</h3><p>{badge(answer.verdict)}</p>{findings(answer)}"
-        f"{missing(answer, account)}{comparisons(answer.comparisons)}{pictures(answer.pictures)}"
-        f"{numbers(answer)}"
+        f"<h3>{escape(label('verdict', account))}</h3><p>{badge(answer.verdict)}</p>"
+        f"{findings(answer)}{missing(answer, account)}{comparisons(answer.comparisons, account)}"
+        f"{pictures(answer.pictures)}{numbers(answer)}"
         f"<p class='again'>{say('report.again', commands=commands(answer.question.notebooks))}</p>"
         "</section>"
     )
@@ -142,11 +147,11 @@ def missing(answer: Answer, account: Account) -> str:
     if not answer.missing:
         return ""
     key = "report.partly" if answer.is_answered else "report.nothing"
-    told = {"notebooks": ", ".join(answer.missing), "minutes": account.reading(answer.missing)}
+    told = {"notebooks": named(answer.missing), "minutes": account.reading(answer.missing)}
     return f"<p>{say(key, **told)}</p>"
 
 
-def comparisons(found: list[Comparison]) -> str:
+def comparisons(found: list[Comparison], account: Account) -> str:
     """The drawn scales, two beside each other where there is room."""
     if not found:
         return ""
@@ -157,7 +162,7 @@ def comparisons(found: list[Comparison]) -> str:
         "</figure>"
         for one in found
     )
-    return f"<h3>{say('report.predictions')}</h3><div class='scales'>{drawn}</div>"
+    return f"<h3>{escape(label('predictions', account))}</h3><div class='scales'>{drawn}</div>"
 
 
 def pictures(found: list[Drawn]) -> str:
@@ -212,11 +217,11 @@ def table(columns: list[str], rows: list[list[str]]) -> str:
 # ---- what is around the questions
 
 
-def rest(found: list[Comparison]) -> str:
+def rest(account: Account) -> str:
     """Predictions of the other notebooks."""
-    if not found:
+    if not (found := account.rest):
         return ""
-    shown = comparisons(found) + pictures([one for item in found for one in item.pictures])
+    shown = comparisons(found, account) + pictures([one for item in found for one in item.pictures])
     title = f"<h2>{say('report.rest')}</h2><p>{say('report.rest.more')}</p>"
     return f"<section>{title}{shown}</section>"
 

@@ -1,6 +1,6 @@
 """The commands of notebook 11: the same account, question by question, where one can ask about it.
 
-Each returns a Report and raises nothing.
+Each returns a Report and raises nothing. In the solutions, which keep nothing, it is the sample's.
 """
 
 from dataclasses import dataclass
@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from labkit.paths import my_dir, write_atomic
 from labkit.workbook.catalogue import text
 from labkit.workbook.report import Report, Table
+from labkit.workbook.session import keeps
 from labkit.workbook.ten_questions import left
 from labkit.workbook.ten_questions.account import (
     Account,
     Answer,
     account,
     commands,
+    label,
     name_of,
+    named,
     number,
     outcome,
     sentence,
@@ -24,7 +27,7 @@ from labkit.workbook.ten_questions.questions import OPEN, QUESTIONS, verdict
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptPicture:
     """A kept picture, as a Report shows one."""
 
     picture: Drawn
@@ -38,15 +41,27 @@ class Kept:
         return f"{self.picture.story} ({self.picture.date or text('report.no_day')})"
 
 
+def its_account() -> Account:
+    """The learner's; the sample's in a session that keeps nothing."""
+    return account(sample=not keeps())
+
+
+def begun(title: str, found: Account) -> Report:
+    """A report that says first of all when it is of the sample."""
+    sentences = [(text("report.sample.label"), text("report.sample"))] if found.is_sample else []
+    return Report("note", title, sentences)
+
+
 def summary() -> Report:
     """How far you are: questions, exercises, predictions; then the ten verdicts."""
-    found = account()
+    found = its_account()
     passed = found.num_exercises - len(found.not_passed)
     figures = [
         ("report.answered", found.num_answered, len(found.answers)),
         ("report.passed", passed, found.num_exercises),
         ("report.hits", found.num_hits, len(found.kept.predicted)),
     ]
+    figures = figures[:1] if found.is_sample else figures
     told = [
         (text(key), text("report.of", count=count, total=total)) for key, count, total in figures
     ]
@@ -59,27 +74,30 @@ def summary() -> Report:
         for one in found.answers
     ]
     problems = [("", line) for line in found.kept.problems[:5]]
-    return Report("note", text("report.title"), told + problems, Table(["", "", ""], rows))
+    result = begun(label("title", found), found)
+    result.sentences += told + problems
+    result.table = Table(["", "", ""], rows)
+    return result
 
 
 def question(number_of: int) -> Report:
     """One of the ten: the group's answer, what your numbers say, your predictions, a picture."""
     if number_of not in range(1, len(QUESTIONS) + 1):
         return Report("note", text("report.unknown_question", number=repr(number_of)))
-    found = account()
+    found = its_account()
     answer = found.answers[number_of - 1]
-    result = Report("note", f"{number_of}. {text(f'report.q{number_of}')}")
+    result = begun(f"{number_of}. {text(f'report.q{number_of}')}", found)
     say = result.sentences.append
     say((text("report.group"), text(f"report.group{number_of}")))
-    say((text("report.verdict"), text(f"report.verdict.{answer.verdict}")))
+    say((label("verdict", found), text(f"report.verdict.{answer.verdict}")))
     for one in answer.findings:
         day = answer.measured[one.rule.notebook].date or text("report.no_day")
         say((text(f"report.says.{one.says}"), f"{sentence(one, number_of)} ({day})"))
     result.sentences += still_missing(answer, found)
     say(("", text("report.again", commands=commands(answer.question.notebooks))))
-    result.table = predictions(answer)
+    result.table = predictions(answer, found)
     if answer.pictures:
-        result.picture = Kept(answer.pictures[0])
+        result.picture = KeptPicture(answer.pictures[0])
     return result
 
 
@@ -87,11 +105,11 @@ def still_missing(answer: Answer, found: Account) -> list[tuple[str, str]]:
     """The sentence about notebooks that have no numbers yet."""
     if not answer.missing:
         return []
-    told = {"notebooks": ", ".join(answer.missing), "minutes": found.reading(answer.missing)}
+    told = {"notebooks": named(answer.missing), "minutes": found.reading(answer.missing)}
     return [("", text("report.nothing" if answer.verdict == OPEN else "report.partly", **told))]
 
 
-def predictions(answer: Answer) -> Table | None:
+def predictions(answer: Answer, found: Account) -> Table | None:
     """Predicted beside measured, a row for each."""
     rows = [
         [
@@ -102,7 +120,7 @@ def predictions(answer: Answer) -> Table | None:
         ]
         for one in answer.comparisons
     ]
-    return Table([text("report.predictions"), "", "", ""], rows) if rows else None
+    return Table([label("predictions", found), "", "", ""], rows) if rows else None
 
 
 def what_if(number_of: int, notebook: str, **numbers: float) -> Report:
@@ -117,7 +135,7 @@ def what_if(number_of: int, notebook: str, **numbers: float) -> Report:
 
 def left_open() -> Report:
     """Questions without an answer, exercises not passed, with notebook and minutes."""
-    found = account()
+    found = account()  # also in the solutions, where all is open
     result = Report("note", text("report.open"))
     say = result.sentences.append
     for key, some in (
@@ -142,7 +160,7 @@ def page() -> Report:
 
     path = my_dir() / "report.html"
     try:
-        write_atomic(path, html(account()))
+        write_atomic(path, html(its_account()))
     except OSError as error:
         return Report("note", text("not_kept", folder=my_dir(), reason=error))
     result = Report("passed", text("report.page.written", file=path.name))

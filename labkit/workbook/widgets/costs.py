@@ -8,11 +8,13 @@ from labkit.measure.cost import PRICES
 from labkit.measure.experiments.costs_simulated import CARD, INTERACTIVE, Priced, priced
 from labkit.measure.simulate.cards import CARDS
 from labkit.measure.slo import SLO
+from labkit.workbook.figures.costs import WIDTH
 from labkit.workbook.plots import BLUE, ORANGE, Picture, house_style, new_picture, plain_number
 from labkit.workbook.widgets.drawn import show
 
 RATES = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 56, 64)
 BUDGETS = (128, 256, 512, 1024, 2048, 4096)
+
 
 class CostExplorer(widgets.VBox):
     """Card, load, budget and promises; a figure and a line of words. `point` is what they give."""
@@ -28,7 +30,7 @@ class CostExplorer(widgets.VBox):
             "ttft": slider(100, 5000, 100, 1000 * INTERACTIVE.ttft, "TTFT (ms)"),
             "tpot": slider(5, 200, 5, 1000 * INTERACTIVE.tpot, "TPOT (ms)"),
         }
-        self.image = widgets.Image(format="png", layout={"width": "100%", "max_width": "750px"})
+        self.image = widgets.Image(format="png", layout={"width": "100%", "max_width": "640px"})
         self.words = widgets.HTML()
         for field in self.inputs.values():
             field.continuous_update = False  # a drag is one move, a key is one too
@@ -66,8 +68,9 @@ def slider(least: int, most: int, step: int, value: float, name: str) -> widgets
 def bill_figure(point: Priced, card: str, slo: SLO) -> Picture:
     """Tokens a second, and the good ones among them; the costs of both in words."""
     picture, axes = new_picture(
-        f"One {card} (modelled)", "output tokens a second; filled: within the SLO", "", height=1.6
-    )
+        f"One {card} (modelled)", "output tokens a second; filled: within the SLO", "",
+        width=WIDTH, height=1.6,
+    )  # fmt: skip
     axes.barh(0, point.tokens_per_s, 0.6, facecolor="none", edgecolor=ORANGE, linewidth=1.5)
     axes.barh(0, point.good_tokens_per_s, 0.6, color=BLUE)
     axes.set(yticks=[], ylim=(-0.6, 0.6))
