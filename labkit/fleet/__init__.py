@@ -1,5 +1,7 @@
 """Many models and many replicas: which models are in memory, who gets which request.
 
-`routing`, `pools` and `breaker` are pure (no sockets, no clock), so that the simulator and the
-router over HTTP (`route`) decide alike. May import the rooms below it; the workbook may import it.
+`model_cache`, `routing`, `pools`, `breaker` and `scaling` decide, without sockets and clocks; the
+simulator and the servers use the same ones. What serves with them: `models` (several in one
+server), `router` (in front of any servers), `ray_serve` (replicas), `triton_server`. May import the
+rooms below it; the workbook may import it.
 """
