@@ -186,6 +186,8 @@ def test_the_game_goes_on_after_a_wrong_line(home, capsys, monkeypatch, small):
     told = capsys.readouterr().out
     for part in ("FAIL there is no score yet", "FAIL replicas is 1", "FAIL 'speed=9' is no"):
         assert part in told
+    for values in ("A100, L4", "fcfs, priority", "round-robin, least-loaded"):  # of the help
+        assert values in told
     assert leaderboard(small)[0].configuration == GOOD  # each line changes what was before
     assert player.configuration == Configuration(replicas=2)
     assert next(lines) == "never"

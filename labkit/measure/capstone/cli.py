@@ -10,7 +10,7 @@ from labkit.measure import workload as workload_files
 from labkit.measure.bench.report import Report
 from labkit.measure.capstone import board, options, telling
 from labkit.measure.capstone.attacks import ATTACKS, attack
-from labkit.measure.capstone.configuration import GREEDY, Configuration, ConfigurationError
+from labkit.measure.capstone.configuration import CHOICES, GREEDY, Configuration, ConfigurationError
 from labkit.measure.capstone.scoring import score
 from labkit.measure.capstone.workloads import Workload, make_workload
 from labkit.measure.simulate.requests import of_workload
@@ -20,6 +20,11 @@ PROMPT = "capstone> "
 USAGE = """\
 field=value ... changes the configuration and scores it, e.g.  replicas=3 policy=priority
 save NAME writes the last score on the leaderboard, board shows it, reset begins anew, quit ends"""
+VALUES = "\n".join(
+    f"  {name:24} {', '.join(CHOICES[name]) if name in CHOICES else 'a number'}; "
+    f"at first {getattr(Configuration(), name)}"
+    for name in options.FIELDS
+)
 
 
 def parse(argv: list[str]) -> Namespace:
@@ -79,7 +84,7 @@ def run_play(chosen: Namespace, made: Workload, out: Report) -> None:
         telling.tell_score(out, score(first, made))
         out.say()
     if sys.stdin.isatty():
-        out.say(USAGE)
+        out.say(f"{USAGE}\n{VALUES}")
         Player(made, out).loop()
     else:
         out.say(f"next: {again('capstone score --replicas 3 --policy priority')}")
@@ -114,8 +119,8 @@ class Player:
             board.save(rest, self.last, self.made)
         if command in ("save", "board"):
             telling.tell_board(self.out, board.leaderboard(self.made))
-        elif command in ("", "help"):
-            self.out.say(USAGE)
+        elif command in ("", "help", "?"):
+            self.out.say(f"{USAGE}\n{VALUES}")
         else:
             base = Configuration() if command == "reset" else self.configuration
             fields = rest.split() if command == "reset" else line.split()

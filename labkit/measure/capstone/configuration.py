@@ -12,6 +12,12 @@ from labkit.measure.simulate import cards
 MODEL = {"num_params": 8e9, "kv_bytes_per_token": 131_072.0}  # Llama 3.1 8B in bfloat16
 BLOCK_SIZE = 16
 ROUTERS = ("round-robin", "least-loaded", "power-of-two", "pools")
+CHOICES = {
+    "card": [card for card in cards.CARDS if card in PRICES],
+    "policy": [*POLICIES],
+    "preemption": [*PREEMPTIONS],
+    "router": [*ROUTERS],
+}
 LEAST_REPLICAS = 2  # one alone is no service: when it is lost, so are all promises
 MOST = {"replicas": 64, "max_num_batched_tokens": 65_536, "max_num_seqs": 4096, "dedicated": 63}
 
@@ -42,14 +48,9 @@ class Configuration:
     lend_below: int = 0  # tokens under way below which a dedicated replica helps the others
 
     def __post_init__(self):
-        for name, accepted in {
-            "card": [card for card in cards.CARDS if card in PRICES],
-            "policy": POLICIES,
-            "preemption": PREEMPTIONS,
-            "router": ROUTERS,
-        }.items():
+        for name, accepted in CHOICES.items():
             value = getattr(self, name)
-            check(name, value, value in list(accepted), ", ".join(accepted))
+            check(name, value, value in accepted, ", ".join(accepted))
         for name, least in {
             "replicas": LEAST_REPLICAS, "max_num_batched_tokens": 1, "max_num_seqs": 1,
             "dedicated": 0, "urgent_above": 0, "lend_below": 0,
