@@ -121,11 +121,12 @@ async def _settled() -> None:
 
 
 async def _ended(loop) -> None:
-    """Cancels what is left; who doesn't obey is left behind."""
-    for task in asyncio.all_tasks(loop) - {asyncio.current_task()}:
-        task.cancel()
-        task.add_done_callback(lambda one: one.cancelled() or one.exception())
-    await _settled()
+    """Cancels what is left, and what that begins as it ends; who doesn't obey is left behind."""
+    for _ in range(3):
+        for task in asyncio.all_tasks(loop) - {asyncio.current_task()}:
+            task.cancel()
+            task.add_done_callback(lambda one: one.cancelled() or one.exception())
+        await _settled()
 
 
 def breaker(part, actions: Sequence[tuple], **options) -> dict:
