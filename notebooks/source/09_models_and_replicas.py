@@ -701,10 +701,10 @@ sessions_figure(moves, 5, lost=1)
 # Real processes now. `serve --replicas 2` starts a small Ray cluster of its own, with labkit's
 # engine in each replica, and a request router of Ray Serve that asks the very `PrefixAware` above.
 # Sixteen requests on four subjects, four at a time; then six long streams, and one replica is
-# killed. Where Ray is installed this runs now (the extra `ray`); elsewhere you see the stored
-# result.
+# killed. Where Ray is installed this runs now; elsewhere you see the stored result, and
+# `on_ray(install=True)` in a cell of your own installs it first (104 MB to download).
 
-# %% [markdown] lang="ko" of="43231da2"
+# %% [markdown] lang="ko" of="32101345"
 # 하지 않는 일이 있습니다. 부하를 보지 않습니다. 턴이 긴 세션은 복제본을 바쁘게 하고, 그곳의 이웃이 값을
 # 치릅니다. 상한이 있는 접두사 라우팅도 턴이 똑같이 시작하므로 세션을 찾아냅니다. 대신 기록에 메모리가 더
 # 들고, 텍스트가 필요합니다.
@@ -714,7 +714,8 @@ sessions_figure(moves, 5, lost=1)
 # 이제 진짜 프로세스입니다. `serve --replicas 2`는 작은 Ray 클러스터를 따로 띄우고, 복제본마다 labkit의
 # 엔진을 둡니다. Ray Serve의 요청 라우터가 바로 위의 `PrefixAware`에게 묻습니다. 네 가지 주제의 요청
 # 열여섯 개를 넷씩 보내고, 다음으로 긴 스트림 여섯이 흐르는 동안 복제본 하나를 죽입니다. Ray가 설치되어
-# 있으면(추가 패키지 `ray`) 지금 실행하고, 아니면 저장된 결과를 보입니다.
+# 있으면 지금 실행하고, 아니면 저장된 결과를 보입니다. 새 셀에서 `on_ray(install=True)`를 실행하면 먼저
+# 설치합니다(다운로드 104MB).
 
 # %% tags=["nbval-ignore-output"]
 from labkit.measure.experiments.fleet_replicas import beside, on_ray

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from labkit import rungs
+from labkit.console import SetupError
 from labkit.fleet.breaker import Breaker
 from labkit.fleet.model_cache import ModelCache, ModelLoadFailed
 from labkit.fleet.routing import LeastLoaded, PrefixAware, Replica, RoundRobin
@@ -209,6 +210,20 @@ def test_without_ray_the_stored_result_is_shown(monkeypatch):
     monkeypatch.setattr(fleet_replicas.importlib.util, "find_spec", lambda name: None)
     found = fleet_replicas.on_ray()
     assert found["stored"] and found["date"] and found["command"]
-    assert "serve --replicas 2 installs it" in found["why"]
+    assert "on_ray(install=True) installs it" in found["why"]
     assert {how for ends in found["killed"].values() for how in ends} == {"whole", "error event"}
     assert len({replica for _, replica in found["went"]}) == 2
+
+
+def test_ray_is_installed_where_that_is_asked_for(monkeypatch):
+    asked = []
+
+    def ensure(extra, command):
+        asked.append((extra, command))
+        raise SetupError("packages can't be installed", "no network", command)
+
+    monkeypatch.setattr(fleet_replicas.ray_wheel, "refuse", lambda: None)
+    monkeypatch.setattr(fleet_replicas.bootstrap, "ensure_environment", ensure)
+    found = fleet_replicas.on_ray(install=True)
+    assert asked == [("ray", "serve --replicas 2")]
+    assert found["stored"] and "no network" in found["why"]

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import psutil
 
-from labkit import machine, paths
+from labkit import bootstrap, machine, paths, ray_wheel
+from labkit.console import SetupError
 
 FIGURES = Path(__file__).parents[1] / "figures"
 COMMAND = "python3 -m labkit.measure.experiments.fleet_replicas"
@@ -35,19 +36,29 @@ def stored(kind: str) -> dict:
     return json.loads(files[-1].read_text(encoding="utf-8")) | {"stored": True}
 
 
-def on_ray() -> dict:
+def on_ray(install: bool = False) -> dict:
     """Two replicas of `tiny` on Ray Serve: who gets which beginning, and one of them killed.
 
     Measured here where Ray is installed (the extra `ray`) and starts, else the stored result:
-    `stored` says which, `why` why not, `date` and `machine` when and where.
+    `stored` says which, `why` why not, `date` and `machine` when and where. With `install` it
+    installs Ray first where that is missing, and shows how far it is.
     """
-    if importlib.util.find_spec("ray") is None:
-        why = "Ray isn't installed here; python3 -m labkit serve --replicas 2 installs it"
-        return stored(KIND) | {"why": why}
     try:
+        if install:
+            install_ray()
+        if importlib.util.find_spec("ray") is None:
+            why = "Ray isn't installed here; on_ray(install=True) installs it, 104 MB to download"
+            return stored(KIND) | {"why": why}
         return measure()
-    except (RuntimeError, OSError, psutil.Error) as error:
+    except (RuntimeError, OSError, psutil.Error, SetupError) as error:
         return stored(KIND) | {"why": str(error)}
+
+
+def install_ray() -> None:
+    """Adds Ray to `.venv`, if it isn't there. Raises SetupError."""
+    ray_wheel.refuse()
+    bootstrap.ensure_environment("ray", command="serve --replicas 2")
+    importlib.invalidate_caches()
 
 
 def measure() -> dict:
