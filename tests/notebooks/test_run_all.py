@@ -4,6 +4,8 @@ The cells are those of the built notebooks: first cell, exercises, checks. Cells
 model are left out, since they are not what is tested here.
 """
 
+import re
+
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -86,7 +88,7 @@ def test_solutions_typed_into_the_cells_pass(notebook):
     for cell in notebook.cells:
         if cell.id.startswith("ex-"):
             item = registry.get(cell.metadata["labkit"]["exercise"])
-            before, _, _ = cell.source.partition("\ndef ")
+            before = re.split(r"\n(?:async )?def ", cell.source)[0]
             cell.source = f"{before}\n{Hole.of(item).reference}"
     said = run(notebook)
     assert all("Passed." in answer for answer in said.values())
