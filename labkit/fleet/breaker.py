@@ -44,6 +44,12 @@ class Breaker:
             self.opened_at, self.is_probing = now, False
             self.cooldown_s = min(2 * self.cooldown_s, self.longest_s)
 
+    def began(self, now: float) -> None:
+        """The probe's answer began: others may come, but the first that is lost opens it again,
+        for twice as long. Who begins every answer and breaks it off is never left out else."""
+        self.num_failed, self.opened_at, self.is_probing = self.failures - 1, None, False
+        self.cooldown_s = min(2 * self.cooldown_s, self.longest_s)
+
     def succeeded(self, now: float) -> None:
         """A request was answered: the replica lives, whatever was thought of it."""
         self.num_failed, self.opened_at, self.is_probing = 0, None, False

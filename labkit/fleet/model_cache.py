@@ -25,7 +25,7 @@ class ModelsBusy(RuntimeError):
 
 
 class ModelLoadFailed(RuntimeError):
-    """The model could not be loaded; the cache is as it was before."""
+    """The model could not be loaded. Who had to leave for it is loaded again, if there is room."""
 
 
 class State(StrEnum):
@@ -114,7 +114,7 @@ class ModelCache:
 
     def __init__(self, budget: int, loader: Loader, patience_s: float = PATIENCE_S):
         self.shelf, self.loader, self.patience_s = Shelf(budget), loader, patience_s
-        self.leaving: set[asyncio.Task] = set()  # each unloads a model that is off the shelf
+        self.unloading: set[asyncio.Task] = set()  # each of a model that is off the shelf
         self.changed = asyncio.Event()  # a pin was given back, or a model is gone
         self.loads = self.evictions = self.failures = 0
         self.is_closed = False
@@ -188,14 +188,22 @@ class ModelCache:
             self._refuse_too_large(entry)
         except BaseException:
             self.failures += entry.state is not State.WAITING
+            # One that is READY was loaded, and then measured too large.
             self._evict([entry]) if entry.state is State.READY else self._forget(entry)
-            for victim in gone:  # as it was before
-                if victim.name not in self.shelf.entries and not self.is_closed:
-                    self._begin(victim.name)
+            self._restore(gone)
             raise
         self.loads += 1
         self._trim()
         self._tell()
+
+    def _restore(self, gone: list[Entry]) -> None:
+        """Loads again who had to leave for nothing, where nobody has to leave for that."""
+        needed = 0
+        for victim in gone:
+            needed += victim.num_bytes
+            is_back = victim.name in self.shelf.entries or self.is_closed
+            if not is_back and self.shelf.victims(needed) == []:
+                self._begin(victim.name)
 
     def _refuse_too_large(self, entry: Entry) -> None:
         if entry.num_bytes > self.shelf.budget:
@@ -210,7 +218,7 @@ class ModelCache:
         before it can be loaded: nobody, where it can be loaded first. Raises ModelsBusy."""
         try:
             async with asyncio.timeout(self.patience_s):
-                while (victims := self.shelf.victims(entry.num_bytes)) is None:
+                while (victims := self._who_leaves_for(entry)) is None:
                     if entry.num_pins == 0:
                         raise TimeoutError  # nobody waits for it any more
                     await self.changed.wait()
@@ -221,16 +229,21 @@ class ModelCache:
                 f"{gigabytes(self.shelf.budget)}, and {', '.join(held)} are in use; try again "
                 f"in {RETRY_AFTER_S} s"
             ) from None
-        entry.state = State.LOADING
+        entry.state = State.LOADING  # counts from here on
         if self._in_memory() - self.shelf.budget > self.loader.spare_bytes():
             self._evict(victims)
-            while any(e.state is State.LEAVING for e in self.shelf.entries.values()):
-                await self.changed.wait()
             return victims
         for victim in victims:
             victim.state = State.LEAVING
             self._start(victim, self._give_way(victim, entry.task))
         return []
+
+    def _who_leaves_for(self, entry: Entry) -> list[Entry] | None:
+        """As `Shelf.victims`; None also while others are LEAVING. They stay if the one that takes
+        their place can't be loaded, so that their room can't be promised a second time."""
+        if any(other.state is State.LEAVING for other in self.shelf.entries.values()):
+            return None
+        return self.shelf.victims(entry.num_bytes)
 
     def _in_memory(self) -> int:
         """Bytes of all that is there or on its way, those included that are to leave."""
@@ -246,10 +259,10 @@ class ModelCache:
             self._tell()
             return
         self._evict([victim])
-        if victim.num_pins:
-            victim.state = State.WAITING
+        if victim.num_pins:  # of those who wait for this very task, so it is the same entry
+            victim.state, victim.progress = State.WAITING, 0.0
             self.shelf.entries[victim.name] = victim
-            await self._load(victim)
+            await self._load(victim)  # once its memory is free (`_all_gone`)
 
     def _trim(self) -> None:
         """Lets idle ones leave when a model turned out larger than it was reckoned."""
@@ -261,8 +274,8 @@ class ModelCache:
             self.evictions += 1
             self._forget(entry)
             task = asyncio.create_task(self.loader.unload(entry))
-            self.leaving.add(task)
-            task.add_done_callback(self.leaving.discard)
+            self.unloading.add(task)
+            task.add_done_callback(self.unloading.discard)
 
     def _forget(self, entry: Entry) -> None:
         if self.shelf.entries.get(entry.name) is entry:
@@ -271,8 +284,8 @@ class ModelCache:
 
     async def _all_gone(self) -> None:
         """Memory is free when a model's process has ended, not when it was told to."""
-        while self.leaving:
-            await asyncio.wait({*self.leaving})
+        while self.unloading:
+            await asyncio.wait({*self.unloading})
 
     def _tell(self) -> None:
         self.changed.set()

@@ -232,7 +232,7 @@ class PrefixAware(Router):
 
     def dispatched(self, request, replica: Replica) -> None:
         self.others.dispatched(request, replica)
-        for block_hash in self.hashes(request):
+        for block_hash in reversed(self.hashes(request)):  # without its first the rest is nothing
             self.owners.setdefault(block_hash, set()).add(replica.name)
             self.owners.move_to_end(block_hash)
         while len(self.owners) > self.most_blocks:

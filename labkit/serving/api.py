@@ -47,7 +47,7 @@ def create_app(service: Service) -> FastAPI:
     add_requests(app, service)
     add_operation(app, service)
     add_page(app, service)
-    app.openapi = lambda: schema.document(app)
+    app.openapi = lambda: schema.document(app, bool(service.options.api_key))
     return app
 
 
@@ -218,13 +218,13 @@ def add_operation(app: FastAPI, service: Service) -> None:
         """200 while requests are answered, else 503 with the reason."""
         return JSON(service.views.health(), 200 if service.status == "ready" else 503)
 
-    @app.get("/metrics", response_class=Response, tags=["operation"])
+    @app.get("/metrics", response_class=Response, responses=schema.FIGURES, tags=["operation"])
     async def metrics():
         """Figures for Prometheus."""
         await service.views.look()
         service.metrics.ready.set(service.status == "ready")
-        kind = "text/plain; version=0.0.4; charset=utf-8"
-        return Response(service.metrics.text(service.engine_pid), media_type=kind)
+        text = await asyncio.to_thread(service.metrics.text, service.engine_pid)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def add_page(app: FastAPI, service: Service) -> None:

@@ -7,12 +7,25 @@ ask for nothing.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from labkit.model.sampling_params import INTEGERS, NUMBERS, SamplingParams, check_integer
 from labkit.serving.errors import APIError
 
 MOST_ANSWERS = 256  # of one request: prompts × n
+MOST_MESSAGES = 4096  # of a chat, and parts of a message
+MOST_BIASES = 1024
 MOST_LABEL = 256  # characters of a name that a client gives
 
 
@@ -45,7 +58,8 @@ def only(*values):
 
 def checked_prompts(value) -> list:
     """A prompt, or several, as a list: each is a text or a list of token ids."""
-    prompts = [value] if isinstance(value, str) or is_tokens(value) else value
+    is_one = isinstance(value, str) or is_tokens(value)
+    prompts = [value] if is_one else value
     if not isinstance(prompts, list) or not prompts:
         raise ValueError("a text, token ids, or a list of either is needed, not empty")
     if len(prompts) > MOST_ANSWERS:
@@ -53,9 +67,10 @@ def checked_prompts(value) -> list:
     for place, prompt in enumerate(prompts):
         if prompt == "":
             raise ValueError(f"text {place} is empty, 1 character is needed; leave it out")
-        if not isinstance(prompt, str) and not is_tokens(prompt):
+        if isinstance(prompt, str):
+            whole_characters(prompt)
+        elif not is_one and not is_tokens(prompt):
             raise ValueError(f"entry {place} is neither a text nor a list of token ids")
-        whole_characters(prompt)
     if len({type(prompt) for prompt in prompts}) > 1:
         raise ValueError("texts and token ids are mixed; send one kind")
     return prompts
@@ -73,7 +88,7 @@ def whole_characters(value):
 
 
 def is_tokens(value) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(v) is int and v >= 0 for v in value)
+    return isinstance(value, list) and {*map(type, value)} == {int} and min(value) >= 0
 
 
 LIMITED = {"type": "string", "minLength": 1, "maxLength": 1000}
@@ -85,7 +100,8 @@ TEXT = {"type": "string", "minLength": 1}
 BIAS = {
     "anyOf": [
         {
-            "type": "object", "maxProperties": 1024, "description": "token id: what is added",
+            "type": "object", "maxProperties": MOST_BIASES,
+            "description": "token id: what is added",
             "propertyNames": {"pattern": "^[0-9]{1,9}$"},
             "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
         },
@@ -104,8 +120,27 @@ Label = Annotated[str, Field(max_length=MOST_LABEL)]
 Text = Annotated[str, AfterValidator(whole_characters)]
 
 
+def few_biases(value):
+    if isinstance(value, dict) and len(value) > MOST_BIASES:
+        raise ValueError(f"{len(value)} tokens, at most {MOST_BIASES} fit; send fewer")
+    return value
+
+
 class Strict(BaseModel):
+    """Knows its fields, and takes no other. Only the first thing that is wrong is looked for:
+    a body of 2 MB could have half a million of them."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def first_unknown(cls, value):
+        unknown = value.keys() - cls.model_fields.keys() if isinstance(value, dict) else ()
+        if unknown:
+            name = next(str(key) for key in value if key in unknown)[:64]
+            name = name.encode("utf-8", "backslashreplace").decode()  # it may be half a pair
+            raise PydanticCustomError("unknown_field", "not known here", {"name": name})
+        return value
 
 
 class StreamOptions(Strict):
@@ -127,7 +162,9 @@ class Common(Strict):
     top_p: number("top_p") = None
     presence_penalty: number("presence_penalty") = None
     frequency_penalty: number("frequency_penalty") = None
-    logit_bias: Annotated[dict[str, float] | None, WithJsonSchema(BIAS)] = None
+    logit_bias: Annotated[
+        dict[str, float] | None, BeforeValidator(few_biases), WithJsonSchema(BIAS)
+    ] = None
     user: Label | None = Field(None, description="the tenant: who pays, in the fair policy")
     top_k: number("top_k") = None
     min_p: number("min_p") = None
@@ -185,11 +222,19 @@ class TextPart(Strict):
     text: Text
 
 
+# Told apart by what they are, so that only one of the two says what is wrong.
+Parts = Annotated[list[TextPart], Field(max_length=MOST_MESSAGES, fail_fast=True)]
+Content = Annotated[
+    Annotated[Text, Tag("str")] | Annotated[Parts, Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "str"),
+]
+
+
 class ChatMessage(Strict):
     """One message. `name` is handed to the chat template, as everything else here."""
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
-    content: Text | list[TextPart]
+    content: Content
     name: Label | None = None
     tool_calls: only([]) = None
     function_call: only(None) = None
@@ -208,7 +253,9 @@ class ChatMessage(Strict):
 class ChatBody(Common):
     """`POST /v1/chat/completions`."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=4096)]
+    messages: Annotated[
+        list[ChatMessage], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)
+    ]
     max_completion_tokens: number("max_tokens") = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None

@@ -190,10 +190,14 @@ class EngineClient:
     def mourn(self, reason: str) -> None:
         """Tells everybody who waits for this engine, at once."""
         self.status, self.detail = "restarting", f"{reason}; another one is being started"
+        self.give_up(self.detail)
+        self.on_death(reason)
+
+    def give_up(self, reason: str) -> None:
+        """Whoever waits for an answer of the engine gets EngineDown."""
         for answer in [*self.answers.values()]:
             if not answer.done():
-                answer.set_exception(EngineDown(self.detail))
-        self.on_death(reason)
+                answer.set_exception(EngineDown(reason))
 
     async def hangs(self) -> str:
         """Waits until the engine has work, and has said nothing for too long."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from labkit.engine.policies import POLICIES
 from labkit.engine.request import Request, State
 from labkit.library import Engine
 from labkit.serving.messages import (
@@ -23,6 +24,7 @@ from labkit.serving.messages import (
     TokenLogprobs,
 )
 
+POLICY_NAMES = {made: name for name, made in POLICIES.items()}
 Receive = Callable[[bool], ToEngine | None]  # the next message; waits for one if told to
 Send = Callable[[FromEngine], None]
 
@@ -187,7 +189,7 @@ class EngineLoop:
         limit = getattr(scheduler or self.core, "max_model_len", None)
         return Ready(
             self.engine.rung,
-            type(scheduler.policy).__name__.lower() if scheduler else "fcfs",
+            POLICY_NAMES.get(type(scheduler.policy), "own") if scheduler else "fcfs",
             dtype,
             device,
             self.engine.vocab_size,

@@ -17,7 +17,7 @@ import msgspec
 import zmq
 
 from labkit.serving import messages
-from labkit.serving.messages import EngineConfig, Failed
+from labkit.serving.messages import Connected, EngineConfig, Failed
 
 
 def main() -> int:
@@ -38,6 +38,7 @@ def main() -> int:
                 return None
             return messages.decode_to_engine(inbox.recv())
 
+        send(Connected())
         status = serve(config, receive, send)
         inbox.close()
         outbox.close(linger=1000)  # ms, for the last words

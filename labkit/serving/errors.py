@@ -78,12 +78,12 @@ def from_validation(error: RequestValidationError) -> APIError:
     if kind in ("json_invalid", "json_type"):
         reason = first.get("ctx", {}).get("error", first["msg"])
         return APIError(400, f"the body is no JSON: {reason}; send one JSON object")
-    if where == ["body"]:
+    if where == ["body"] and kind != "unknown_field":
         return APIError(400, "the body is no JSON object; send one, with the fields of the API")
     name = field_name(where[1:] if where[0] in ("body", "path", "query") else where)
     message = first["msg"].removeprefix("Value error, ")
-    if kind == "extra_forbidden":
-        name = ".".join([*filter(None, [field_name(where[1:-1], "")]), str(where[-1])[:64]])
+    if kind == "unknown_field":
+        name = ".".join([*filter(None, [field_name(where[1:], "")]), first["ctx"]["name"]])
         message = f"field {name!r} is not known here; leave it out (GET /openapi.json lists all)"
     elif kind == "missing":
         message = f"field {name!r} is missing; it is needed"
@@ -129,14 +129,28 @@ async def on_validation_error(request: Request, error: RequestValidationError) -
 
 async def on_http_error(request: Request, error: HTTPException) -> Response:
     """What the framework itself refuses: an unknown path, a method that isn't there."""
-    message = str(error.detail)
-    if error.status_code == 404:
+    message, param = str(error.detail), "body" if error.status_code in (408, 413) else None
+    if error.status_code == 400 and error.__cause__ is not None:
+        message = f"the body is no JSON: {unreadable(error.__cause__)}; send one JSON object"
+    elif error.status_code == 404:
         message = f"there is no {request.url.path}; GET /openapi.json lists what there is"
     elif error.status_code == 405:
         message = f"{request.method} is not for {request.url.path}; see GET /openapi.json"
-    response = APIError(error.status_code, message).response()
+    response = APIError(error.status_code, message, param).response()
     response.headers.update(error.headers or {})
     return response
+
+
+def unreadable(error: BaseException) -> str:
+    """Why a body could not be read, beside mistakes of its grammar."""
+    match error:
+        case RecursionError():
+            return "it is nested too deep"
+        case UnicodeDecodeError():
+            return f"byte {error.start} is not UTF-8"
+        case ValueError():
+            return "a number in it has too many digits"
+    return "it can't be read"
 
 
 async def on_any_error(request: Request, error: Exception) -> Response:

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import ipaddress
 from collections.abc import Callable
+from contextlib import suppress
 
 from starlette.exceptions import HTTPException
 
@@ -11,6 +12,7 @@ from labkit.serving.errors import APIError
 
 MOST_BYTES = 2 * 1024 * 1024  # of a body
 MOST_DRAINED = 256 * 1024 * 1024  # of a body that is too large, read so that its sender hears why
+DRAIN_S = 5.0  # and for so long
 TOO_LARGE = f"the body is larger than {MOST_BYTES:,} bytes; send less at once"
 OPEN_PATHS = ("/", "/health", "/ready", "/openapi.json", "/favicon.ico")
 JSON_PATHS = ("/v1/completions", "/v1/chat/completions")
@@ -41,9 +43,10 @@ class Guards:
             error = APIError(413, TOO_LARGE, "body")
         if error is None:
             return await self.app(scope, bounded(receive, self.write_timeout), send)
+        response = error.response()
         if b"expect" not in headers:  # else its sender waits to hear whether to send at all
-            await drain(receive)
-        await error.response()(scope, receive, send)
+            response.headers.update(await drain(receive))
+        await response(scope, receive, send)
 
     def watched(self, scope, send):
         """`send`, which counts refusals, and cuts a connection whose client takes nothing."""
@@ -114,19 +117,24 @@ def bounded(receive, patience: float):
         is_whole = not message.get("more_body")
         total += len(message.get("body", b""))
         if total > MOST_BYTES:
-            if message.get("more_body"):
-                await drain(receive)
-            raise HTTPException(413, TOO_LARGE)
+            rest = await drain(receive) if message.get("more_body") else {}
+            raise HTTPException(413, TOO_LARGE, rest)
         return message
 
     return counted
 
 
-async def drain(receive) -> None:
-    """Reads the rest of a body and forgets it: who is still sending would not hear the answer."""
+async def drain(receive) -> dict[str, str]:
+    """Reads the rest of a body and forgets it: who is still sending would not hear the answer.
+
+    Returns headers for the answer: the connection is of no more use when the end didn't come.
+    """
     drained = 0
-    while drained < MOST_DRAINED:
-        message = await receive()
-        drained += len(message.get("body", b""))
-        if message["type"] != "http.request" or not message.get("more_body"):
-            return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            while drained < MOST_DRAINED:
+                message = await receive()
+                drained += len(message.get("body", b""))
+                if message["type"] != "http.request" or not message.get("more_body"):
+                    return {}
+    return {"connection": "close"}

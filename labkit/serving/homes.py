@@ -24,7 +24,7 @@ import zmq
 import zmq.asyncio
 
 from labkit.serving import engine_process, messages
-from labkit.serving.messages import EngineConfig, Failed, FromEngine, Ready, Stop, ToEngine
+from labkit.serving.messages import Connected, EngineConfig, Failed, FromEngine, Stop, ToEngine
 
 Deliver = Callable[[FromEngine], None]
 log = logging.getLogger("labkit.engine")
@@ -93,9 +93,16 @@ class ProcessHome(Home):
     async def read(self) -> None:
         while True:
             message = messages.decode_from_engine(await self.outbox.recv())
-            if isinstance(message, Ready):  # both are connected, and nothing is left to clean up
-                shutil.rmtree(self.folder, ignore_errors=True)
-            self.deliver(message)
+            if isinstance(message, Connected):
+                self.remove_folder()
+            else:
+                self.deliver(message)
+
+    def remove_folder(self) -> None:
+        """Once both sockets are connected nobody needs their files: nothing is left to clean up,
+        whoever is killed. One that has no other end can't be written to."""
+        if self.inbox.poll(1000, zmq.POLLOUT):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def send(self, message: ToEngine) -> None:
         try:

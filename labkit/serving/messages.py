@@ -51,6 +51,10 @@ class Stop(Message):
 # ---- from the engine
 
 
+class Connected(Message):
+    """The engine process hears and is heard; now it loads its model."""
+
+
 class Ready(Message):
     """The model is loaded; what the API has to know of it, and what an operator wants to see."""
 
@@ -173,7 +177,7 @@ class EngineConfig(msgspec.Struct):
 
 
 ToEngine = Add | Abort | Look | Stop
-FromEngine = Ready | Failed | Accepted | Refused | Aborted | Step | Sight
+FromEngine = Connected | Ready | Failed | Accepted | Refused | Aborted | Step | Sight
 
 encode = msgspec.msgpack.Encoder().encode
 decode_to_engine = msgspec.msgpack.Decoder(ToEngine).decode

@@ -4,6 +4,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from labkit.serving.errors import ErrorBody
+from labkit.serving.guards import OPEN_PATHS
 
 
 class Model(BaseModel):
@@ -159,8 +160,10 @@ def answer(model: type) -> dict:
     return {"responses": {200: fine, 202: going, **wrong}}
 
 
-def document(app: FastAPI) -> dict:
-    """The OpenAPI document. The framework promises 422 for what is refused; here it is 400."""
+def document(app: FastAPI, needs_key: bool = False) -> dict:
+    """The OpenAPI document. The framework promises 422 for what is refused; here it is 400.
+
+    `needs_key` says whether the server was started with --api-key."""
     if app.openapi_schema is None:
         made = FastAPI.openapi(app)
         for path in made["paths"].values():
@@ -174,6 +177,14 @@ def document(app: FastAPI) -> dict:
                             "content": {"application/json": {"schema": REF}},
                         },
                     )
+        if needs_key:
+            told = "the key that the server was started with (--api-key)"
+            made["components"]["securitySchemes"] = {
+                "key": {"type": "http", "scheme": "bearer", "description": told}
+            }
+            for path, operations in made["paths"].items():
+                for operation in operations.values():
+                    operation["security"] = [] if path in OPEN_PATHS else [{"key": []}]
         for name in ("HTTPValidationError", "ValidationError"):
             made["components"]["schemas"].pop(name, None)
         app.openapi_schema = made
@@ -181,3 +192,6 @@ def document(app: FastAPI) -> dict:
 
 
 REF = {"$ref": "#/components/schemas/ErrorBody"}
+FIGURES = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The figures"}
+}

@@ -25,15 +25,50 @@ from labkit.serving.text import TextSide
 SEND_BUFFER = 64 * 1024  # bytes the system keeps for a client that doesn't read
 MOST_FILES = 65_536
 LAST_WORDS_S = 2.0  # for answers that are on their way when the server ends
+MOST_HEADERS = 64 * 1024  # bytes
+HEADERS_S = 30.0  # in which they have to come
 log = logging.getLogger("labkit.server")
 
 
 class Protocol(HttpToolsProtocol):
-    """Lets an answer cut its own connection, and refuses what is no HTTP in the API's own shape."""
+    """Lets an answer cut its own connection, refuses what is no HTTP in the API's own shape, and
+    bounds headers, in bytes and in time: until they are whole nobody knows whose they are."""
+
+    late: asyncio.TimerHandle | None = None  # closes a connection that sends no whole headers
+    num_bytes = 0  # of headers that aren't whole
+
+    def connection_made(self, transport) -> None:
+        super().connection_made(transport)
+        self.expect_headers()
+
+    def expect_headers(self) -> None:
+        self.num_bytes = 0
+        self.late = self.late or self.loop.call_later(HEADERS_S, self.transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.late is not None:
+            self.num_bytes += len(data)
+            if self.num_bytes > MOST_HEADERS and not self.transport.is_closing():
+                self.send_400_response(f"its headers are longer than {MOST_HEADERS:,} bytes")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["labkit.transport"] = self.transport
+        self.expect_headers()
+
+    def on_headers_complete(self) -> None:
+        self.headers_came()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.headers_came()
+        super().connection_lost(exc)
+
+    def headers_came(self) -> None:
+        if self.late is not None:
+            self.late.cancel()
+            self.late = None
 
     def timeout_keep_alive_handler(self) -> None:
         """Long after the last answer: one that its client has not read is thrown away."""
@@ -165,6 +200,7 @@ async def drain(services: list[Service], timeout: float) -> None:
                 await asyncio.sleep(0.02)
     for service in services:
         service.registry.end_all("the server is shutting down", "draining")
+        service.engine.give_up("the server is shutting down")  # who isn't even in line yet
         service.closing = True
 
 

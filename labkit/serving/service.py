@@ -77,11 +77,11 @@ class Service:
         self.refuse_when_closed()
         info = self.engine.info
         refuse_what_it_lacks(asked, info)
+        self.refuse_when_full(len(asked.prompts) * asked.params.n)
         params = replace(asked.params, max_tokens=fitted(asked, info.max_model_len))
         asked = replace(asked, params=params)
         name = f"{PREFIX[asked.endpoint]}-{secrets.token_hex(12)}"
         ticket = Ticket(name, asked, self.text, self.engine.abort_soon, client, arrival)
-        self.refuse_when_full(len(ticket.choices))
         self.registry.open(ticket)
         try:
             home = self.engine.home
@@ -109,7 +109,7 @@ class Service:
 
     def refuse_when_closed(self) -> None:
         if self.draining:
-            raise APIError(503, "the server is shutting down", code="draining", retry_after=5)
+            raise self.over()
         if self.engine.status != "ready":
             raise self.down(self.engine.detail)
 
@@ -121,6 +121,9 @@ class Service:
             raise APIError(400, told, "n")
         if len(self.registry.choices) + count > most:
             raise self.busy(f"{len(self.registry.choices)} requests are open, {most} may be")
+
+    def over(self) -> APIError:
+        return APIError(503, "the server is shutting down", code="draining", retry_after=5)
 
     def busy(self, reason: str) -> APIError:
         return APIError(429, reason, code="too_many_requests", retry_after=RETRY_AFTER_S)
@@ -138,6 +141,8 @@ class Service:
                 return APIError(400, str(error), "deadline_ms", "deadline_unattainable")
             case RequestRefused():
                 return from_value_error(error, FIELDS)
+            case EngineDown() if self.draining:
+                return self.over()
             case EngineDown():
                 return self.down(str(error))
         return error

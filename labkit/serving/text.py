@@ -67,11 +67,16 @@ class TextSide:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, with those that the tokenizer puts around it."""
-        return self.backend.encode(text).ids
+        return self.tokens(text)
+
+    def tokens(self, text: str, **options) -> list[int]:
+        """A batch of one text: other threads go on meanwhile, which `backend.encode` stops."""
+        [encoded] = self.backend.encode_batch_fast([text], **options)
+        return encoded.ids
 
     def encode_chat(self, messages: Sequence[dict]) -> list[int]:
         """The tokens of a conversation, ready to be answered. Raises TemplateRefusal."""
-        return self.backend.encode(self.render(messages), add_special_tokens=False).ids
+        return self.tokens(self.render(messages), add_special_tokens=False)
 
     def render(self, messages: Sequence[dict]) -> str:
         """The conversation as text. Raises TemplateRefusal."""

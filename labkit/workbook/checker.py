@@ -139,7 +139,9 @@ atexit.register(_worker.stop)
 _reading = threading.Lock()  # ast.parse in two threads may raise SystemError (Python 3.11)
 
 
-def check_cell(exercise: Exercise, cell: str | None, seconds: float = SECONDS) -> Finding:
+def check_cell(
+    exercise: Exercise, cell: str | None, seconds: float = SECONDS, worker: Worker = _worker
+) -> Finding:
     """The finding for the text of an exercise cell; None means that none has been run."""
     if cell is None:
         return Finding("not attempted", reason="check.cell_not_run")
@@ -151,4 +153,4 @@ def check_cell(exercise: Exercise, cell: str | None, seconds: float = SECONDS) -
             return Finding(outcome, reason=error.key, values=error.values)
         if cut.is_stub(part):
             return Finding("not attempted")
-    return _worker.run(exercise.id, part, seconds)
+    return worker.run(exercise.id, part, seconds)

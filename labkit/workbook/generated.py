@@ -11,6 +11,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from labkit.workbook import cut
 from labkit.workbook.registry import Exercise
+from labkit.workbook.routes import core_minutes
 from labkit.workbook.source import Cell, Source, SourceError
 
 COMMANDS = (
@@ -29,6 +30,10 @@ COMMANDS = (
     "use_module",
 )
 FOR_EXERCISES = {"check", "hint", "reset", "solution"}
+# What is said to ruff and not to readers: "fmt: skip" as a whole, and a rule before its reason.
+FOR_TOOLS = re.compile(
+    r"(?<=# )noqa: [A-Z]+\d+[-, ]+(?=\w)|  # (?:noqa(: [A-Z]+\d+)?|fmt: skip)$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -82,12 +87,13 @@ def header(book: Book, source: Source, cell: Cell, edition: Edition, seconds: in
     say, language = book.text, edition.language
     exercises = book.of_notebook(source.number)
     minutes = cell.minutes + sum(e.minutes for e in exercises)
-    core = cell.minutes + sum(e.minutes for e in exercises if e.core)
+    core = core_minutes(cell.minutes, exercises)
     stars = _stars(max((e.difficulty for e in exercises), default=1))
     key = "header.facts" if exercises else "header.no_exercises"
     facts = say(key, language, stars=stars, minutes=minutes)
     if core != minutes:
-        facts += " " + say("header.core", language, minutes=core)
+        key = "header.core" if core else "header.beside"
+        facts += " " + say(key, language, minutes=core or cell.minutes)
     if seconds:
         facts += " · " + say("header.run", language, seconds=seconds)
     parts = [facts]
@@ -99,7 +105,7 @@ def header(book: Book, source: Source, cell: Cell, edition: Edition, seconds: in
     if needed:
         parts.append(say("header.needs", language, ids=", ".join(sorted(needed))))
     if edition.solution:
-        parts.append(say("header.solutions", language))
+        parts.append(say("header.solutions" if exercises else "header.executed", language))
     return new_markdown_cell("\n\n".join(parts), id="header")
 
 
@@ -147,6 +153,7 @@ def view(book: Book, source: Source, cell: Cell, edition: Edition) -> NotebookNo
         symbol=symbol,
         path=_path(module),
     )
+    code = FOR_TOOLS.sub("", code)
     if cut.MARK in code:
         caption += " " + book.text("show.holes", edition.language)
     fence = "````" if "```" in code else "```"

@@ -5,7 +5,7 @@ of an exercise in its registry entry.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from labkit.paths import repo_root
@@ -39,7 +39,10 @@ def minutes(source: Path, among: Iterable[Exercise]) -> tuple[int, int, int]:
         raise ValueError(f"{source.name} says no minutes; give it a cell # %% header minutes=15")
     tour = int(header[1])
     own = [exercise for exercise in among if exercise.notebook == source.stem[:2]]
-    core = tour + sum(exercise.minutes for exercise in own if exercise.core)
-    if own and not any(exercise.core for exercise in own):
-        core = 0  # it lies beside that route
-    return tour, core, tour + sum(exercise.minutes for exercise in own)
+    return tour, core_minutes(tour, own), tour + sum(exercise.minutes for exercise in own)
+
+
+def core_minutes(tour: int, own: Sequence[Exercise]) -> int:
+    """Minutes on the core route; 0 for a notebook that lies beside it, with no core exercise."""
+    core = [exercise.minutes for exercise in own if exercise.core]
+    return 0 if own and not core else tour + sum(core)

@@ -597,8 +597,8 @@ hanging = {"every replica in turn": one_hangs(AlwaysClosed), "with a breaker": o
 for name, asked in hanging.items():
     slow = [one for one in asked if len(one.tried) > 1]
     back = next(one.at for one in asked if one.at >= 20 and one.tried == [0])
-    print(f"{name:22} {len(slow):2} of {len(asked)} waited for a time-out; replica 0 is used again")
-    print(f"{'':22} from {back:.2f} s on; slow ones came at", *[f"{one.at:g}" for one in slow])
+    print(f"{name:22} {len(slow):2} of {len(asked)} waited for a time-out, the last at", end=" ")
+    print(f"{slow[-1].at:g} s; replica 0 answers again from {back:g} s on")
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.figures.fleet import hang_figure

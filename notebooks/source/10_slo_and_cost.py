@@ -585,8 +585,8 @@ ways["2 to 5, 60 s to start"] = warm
 scaled = {name: follow(wanted_replicas, **options) for name, options in ways.items()}
 for name, run in scaled.items():
     print(
-        f"modelled, {name:24} {run.attainment:4.0%} within the SLO, {run.replica_seconds:5.0f} "
-        f"replica seconds, {run.cost:.2f} dollars for a million good tokens"
+        f"modelled, {name:21} {run.attainment:4.0%} within the SLO, {run.replica_seconds:4.0f} "
+        f"replica seconds, {run.cost:.2f} dollars a million"
     )
 
 # %% tags=["nbval-ignore-output"]
@@ -728,7 +728,11 @@ print("attacks to begin with:", *ATTACKS)
 arrivals = ATTACKS["long-answers"]
 # Your own, as Arrival(time, prompt tokens, output tokens, priority):
 # arrivals = [Arrival(1.0 + i, 8000, 1, -1) for i in range(18)]
-print(f"{len(arrivals)} requests, the first: {arrivals[0]}")
+first = arrivals[0]
+print(
+    f"{len(arrivals)} requests, the first at {first.time:g} s: {first.num_prompt_tokens} tokens "
+    f"in, {first.num_output_tokens} out, priority {first.priority}"
+)
 print(attack_as_text(arrivals))
 result = attack(theirs, workload, attack_from_text(attack_as_text(arrivals)))
 for name, damage in result.damage.items():

@@ -74,7 +74,7 @@ def test_loads_are_those_of_open_trips_and_nobody_is_asked_who_may_not_be(policy
         elif trips:
             trip = trips[data.draw(st.integers(0, len(trips) - 1))]
             if action == "answer":
-                dispatcher.answered(trip, data.draw(st.sampled_from([200, 429, 500, 502, 503])))
+                dispatcher.answered(trip)
             elif action == "lose":
                 dispatcher.lost(trip)
             dispatcher.ended(trip)
@@ -122,7 +122,7 @@ def test_while_a_breaker_is_open_only_its_probe_is_heard_however_others_end(hist
         trip = trips[number % len(trips)]
         was_open, before = breaker.is_open, dict(vars(breaker))
         if action == "answer":
-            dispatcher.answered(trip, 200)
+            dispatcher.answered(trip)
         elif action == "lose":
             dispatcher.lost(trip)
         if action != "answer":
@@ -166,60 +166,74 @@ def test_a_replica_that_breaks_off_all_it_begins_is_left_out_and_one_that_ends_s
     dispatcher = fleet("round-robin", 1, Clock())
     for number in range(12):
         trip = dispatcher.begin(Asked())
-        dispatcher.answered(trip, 200)
+        dispatcher.answered(trip)
         if number % 3 < 2:
             dispatcher.lost(trip)
         dispatcher.ended(trip)
     for _ in range(3):
         trip = dispatcher.begin(Asked())
-        dispatcher.answered(trip, 200)
+        dispatcher.answered(trip)
         lose(dispatcher, trip)
     with pytest.raises(NoReplica):
         dispatcher.begin(Asked())
 
 
-@pytest.mark.parametrize("status, lives", [(200, True), (400, True), (429, True), (500, True),
-                                           (502, False), (503, True), (504, False)])  # fmt: skip
-def test_only_the_statuses_that_say_nobody_is_there_open_a_breaker(status, lives):
-    dispatcher = fleet("round-robin", 1, Clock())
-    for _ in range(3):
-        trip = dispatcher.begin(Asked())
-        dispatcher.answered(trip, status)
-        lose(dispatcher, trip) if status == 502 else dispatcher.ended(trip)  # counted once
-    assert dispatcher.backends[0].breaker.is_open != lives
-
-
-def test_a_probe_is_judged_by_the_head_of_its_answer_so_that_nobody_waits_for_its_end():
+def test_after_the_head_of_a_probes_answer_others_may_come_and_the_first_loss_opens_again():
     clock = Clock()
     dispatcher = fleet("round-robin", 1, clock)
+    breaker = dispatcher.backends[0].breaker
     for trip in [dispatcher.begin(Asked()) for _ in range(3)]:
         lose(dispatcher, trip)
-    clock.now = 1.0
+    for cooldown in (1.0, 2.0, 4.0):  # it doubles, though each probe's answer began
+        assert breaker.cooldown_s == cooldown
+        clock.now += cooldown
+        probe = dispatcher.begin(Asked())
+        dispatcher.answered(probe)
+        beside = dispatcher.begin(Asked())  # nobody waits for the probe's end
+        assert not beside.is_probe
+        lose(dispatcher, probe)
+        assert breaker.is_open
+        dispatcher.ended(beside)
+    clock.now += 8.0
     probe = dispatcher.begin(Asked())
-    dispatcher.answered(probe, 503)
-    trip = dispatcher.begin(Asked())
-    assert not trip.is_probe
-    for one in (probe, trip):  # what becomes of it now counts as any other's
-        lose(dispatcher, one)
-    assert not dispatcher.backends[0].breaker.is_open
-    lose(dispatcher, dispatcher.begin(Asked()))
-    assert dispatcher.backends[0].breaker.is_open
+    dispatcher.answered(probe)
+    dispatcher.ended(probe)
+    assert not breaker.is_open and (breaker.num_failed, breaker.cooldown_s) == (0, 1.0)
+
+
+def test_another_could_have_it_only_if_it_is_up_has_the_model_and_was_not_tried():
+    clock = Clock()
+    dispatcher = fleet("round-robin", 2, clock)
+    first, second = dispatcher.backends
+    request = Asked(body=Body(model="m"))
+    assert dispatcher.has_other(request, [first])
+    assert not dispatcher.has_other(request, [first, second])
+    second.models = frozenset({"another"})
+    assert not dispatcher.has_other(request, [first])
+    second.models, second.is_up = frozenset({"m"}), False
+    assert not dispatcher.has_other(request, [first])
+    second.is_up = True
+    for _ in range(3):
+        second.breaker.failed(clock.now)
+    assert not dispatcher.has_other(request, [first])
+    clock.now = 1.0
+    assert dispatcher.has_other(request, [first]) and not second.breaker.is_probing
 
 
 def test_who_was_a_probe_once_is_none_when_the_breaker_opens_again():
     clock = Clock()
     dispatcher = fleet("round-robin", 1, clock)
     breaker, probes = dispatcher.backends[0].breaker, []
-    for now in (1.0, 2.0):
+    for now in (1.0, 3.0):
         for trip in [dispatcher.begin(Asked()) for _ in range(3)]:
             lose(dispatcher, trip)
         clock.now = now
         probes.append(dispatcher.begin(Asked()))
         if now == 1.0:
-            dispatcher.answered(probes[0], 200)  # its stream goes on
+            dispatcher.answered(probes[0])  # its stream goes on
     lose(dispatcher, probes[0])
     assert breaker.is_probing and breaker.opened_at == 1.0
-    dispatcher.answered(probes[1], 200)
+    dispatcher.answered(probes[1])
     assert not breaker.is_open
 
 
@@ -236,7 +250,7 @@ def test_a_probe_whose_client_leaves_leaves_the_way_free_for_the_next():
     dispatcher.ended(dispatcher.begin(Asked()))
     trip = dispatcher.begin(Asked())
     assert trip.is_probe
-    dispatcher.answered(trip, 200)
+    dispatcher.answered(trip)
     dispatcher.ended(trip)
     assert not dispatcher.begin(Asked()).is_probe
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from labkit.fleet.ray_serve import passing
 from labkit.fleet.ray_serve.about import About
 from labkit.fleet.ray_serve.inward import Call, Head
 from labkit.fleet.ray_serve.passing import TRIES, PassedOn, ReplicaLost, Replicas, says_something
@@ -135,6 +136,32 @@ def test_a_replica_hears_when_its_client_leaves():
 
     asyncio.run(run())
     assert replicas.closed == 1 and replicas.num_open == 0
+
+
+def test_of_all_that_are_asked_one_who_is_silent_or_fails_hides_nobody_else(monkeypatch):
+    handles = pytest.importorskip("ray.serve.handle", reason="Ray is not installed")
+    monkeypatch.setattr(passing, "LOOK_S", 0.05)
+
+    class Result:
+        def __init__(self, says):
+            self.says = says
+
+        async def get_async(self):
+            if self.says == "nothing":
+                await asyncio.Event().wait()
+            if isinstance(self.says, Exception):
+                raise self.says
+            return [(self.says, 200, b"{}")]
+
+    async def results():
+        return [Result(says) for says in ("a", "nothing", OSError("gone"), "d")]
+
+    class Handle:
+        def broadcast(self, method, call):
+            return handles.DeploymentBroadcastResponse(results(), None)
+
+    found = asyncio.run(Replicas(Handle()).all(Call("GET", "/health")))
+    assert [name for name, _, _ in found] == ["a", "d"]
 
 
 def test_near_the_end_nothing_new_is_taken():

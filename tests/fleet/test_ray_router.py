@@ -193,6 +193,31 @@ def test_after_any_history_load_is_what_is_under_way(history):
     replicas.loop.close()
 
 
+@pytest.mark.parametrize("policy", ["prefix", "session", "least-loaded", "power-of-two"])
+def test_the_order_in_which_ray_names_its_replicas_changes_nothing(policy):
+    kept, shuffled = Replicas(policy, "abcd"), Replicas(policy, "abcd")
+    for number in range(40):
+        about = About(10, 10, tenant=f"t{number % 7}", block_hashes=[b"%d" % (number % 5)] * 4)
+        assert kept.ask(about)[0] == shuffled.ask(about)[0]
+        first, *others = shuffled.there.items()
+        shuffled.there = dict([*others, first])
+    for one in (kept, shuffled):
+        one.loop.close()
+
+
+def test_one_full_replica_asks_for_one_more_however_long_that_takes_to_start():
+    wanted, seen = 1, []
+    for _ in range(6):
+        context = SimpleNamespace(
+            target_num_replicas=wanted, total_num_requests=1.0,
+            aggregated_metrics={"kv_usage": {"a": 0.95}},
+            capacity_adjusted_min_replicas=1, capacity_adjusted_max_replicas=8,
+        )  # fmt: skip
+        wanted, _ = ByLoad(requests_each=4)(context)
+        seen.append(wanted)
+    assert seen[0] == 2 and max(seen) == 2
+
+
 @pytest.mark.parametrize(
     ("requests", "usage", "wanted"), [(0, 0.0, 1), (5, 0.0, 2), (100, 0.0, 4), (1, 0.95, 3)]
 )

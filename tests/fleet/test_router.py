@@ -9,6 +9,7 @@ import pytest
 from fake_replica import Call, event, get, routed, until
 
 from labkit.fleet.router.backends import Timeouts
+from labkit.fleet.router.flight import Ended, Flight
 from labkit.fleet.router.health_checks import HealthChecks
 from labkit.fleet.routing import LeastLoaded, PrefixAware
 
@@ -97,6 +98,21 @@ async def test_a_request_that_kills_replicas_kills_two_of_them_at_most():
         call = await Call(app).ended()
         assert (call.status, call.replica) == (502, "a, b")
         assert [len(fake.asked) for fake in fakes] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("code", ["engine_failed", "replica_lost"])
+@in_a_loop
+async def test_a_request_of_which_engines_die_is_not_given_to_everybody(code):
+    """labkit says 503 then: its engine comes back. "Not now" it isn't."""
+    died = json.dumps({"error": {"message": "the engine ended", "code": code}}).encode()
+    head = b"HTTP/1.1 503 S\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
+    for path, most in (("/v1/completions", 2), ("/v1/responses", 1)):
+        async with routed("a", "b", "c") as (app, _, fakes):
+            for fake in fakes:
+                fake.act = head + died
+            call = await Call(app, path).ended()
+            assert (call.status, call.body) == (503, died)
+            assert sum(len(fake.asked) for fake in fakes) == most
 
 
 @in_a_loop
@@ -279,6 +295,70 @@ async def test_whoever_waits_at_the_only_replica_or_at_one_that_drains_goes_on_w
             await call.ended()
 
 
+@pytest.mark.parametrize("why", ["model", "not safe", "no retries"])
+@in_a_loop
+async def test_whom_no_other_replica_would_get_waits_at_the_silent_one(why):
+    options = {"retries": 0} if why == "no retries" else {}
+    async with routed("a", "b", **options) as (app, backends, (first, second)):
+        if why == "model":
+            second.models = ["another"]
+            await HealthChecks(backends, app.session).check_all()
+        first.act = "silent"
+        path = "/v1/responses" if why == "not safe" else "/v1/completions"
+        call = Call(app, path, body={"model": "m", "prompt": "x", "stream": True})
+        await until(lambda: first.num_open == 1, "it waits")
+        first.health = None
+        checks = HealthChecks(backends, app.session, timeout=0.05)
+        await checks.check_all()
+        await checks.check_all()
+        assert not backends[0].is_up and first.num_open == 1 and not call.task.done()
+        call.left.set()
+        await call.ended()
+
+
+@pytest.mark.parametrize("turns", range(12))
+@in_a_loop
+async def test_who_leaves_as_the_first_bytes_come_is_heard(turns):
+    """An end and a beginning in one turn of the loop: the beginning must not call off the end."""
+    async with routed("a") as (app, (backend,), (fake,)):
+        fake.act = "wait"
+        call = Call(app)
+        await until(lambda: fake.num_open == 1, "it is asked")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        call.left.set()
+        await call.ended()
+        await until(lambda: fake.num_open == 0, "the replica hears of it")
+        assert backend.replica.load == (0, 0)
+
+
+def test_a_flight_that_was_ended_does_not_begin():
+    async def story():
+        flight = Flight()
+        with pytest.raises(Ended, match="the client left"):
+            async with flight.within(5):
+                flight.leave()
+                flight.has_first_byte(5)
+        assert flight.timer is None and not flight.has_begun
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("status", [502, 504])
+@in_a_loop
+async def test_what_stands_before_a_replica_and_cannot_reach_it_is_a_loss(status):
+    told = f"HTTP/1.1 {status} Bad\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}".encode()
+    async with routed("a", "b") as (app, backends, (first, second)):
+        first.act = told
+        for _ in range(8):
+            assert (await Call(app).ended()).replica == "b"
+        assert len(first.asked) == 3 and backends[0].breaker.is_open
+        second.act = told
+        call = await Call(app).ended()
+        assert (call.status, call.json["error"]["code"]) == (502, "replica_lost")
+        assert f"answers {status}" in call.json["error"]["message"]
+
+
 @in_a_loop
 async def test_streams_that_flow_are_left_alone_when_a_check_fails():
     async with routed("a") as (app, backends, (fake,)):
@@ -347,6 +427,23 @@ async def test_a_request_goes_where_its_model_is():
         assert told == {"m": ["a", "b"], "other": ["b"]}
         assert (await get(app, "/v1/models/other")).json["replicas"] == ["b"]
         assert (await get(app, "/v1/models/none")).status == 404
+
+
+@in_a_loop
+async def test_a_list_of_models_that_comes_too_late_leaves_what_was_known(monkeypatch):
+    async with routed("a") as (app, (backend,), (fake,)):
+        checks = HealthChecks([backend], app.session, timeout=0.2)
+        await checks.check_all()
+        late = fake.view
+
+        async def view(line, *rest):
+            if "/v1/models" in line:
+                await asyncio.Event().wait()
+            await late(line, *rest)
+
+        monkeypatch.setattr(fake, "view", view)
+        await checks.check_all()
+        assert backend.is_up and backend.models == {"m"}
 
 
 @in_a_loop

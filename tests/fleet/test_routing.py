@@ -164,6 +164,19 @@ def test_what_was_seen_longest_ago_is_forgotten_first():
     assert list(router.owners) == [b"a", b"c"]
 
 
+def test_of_a_prompt_its_end_is_forgotten_before_its_beginning():
+    replicas, router = fleet(2), PrefixAware(most_blocks=3)
+    known = [b"a", b"b", b"c"]
+    router.dispatched(request(hashes=known), replicas[1])
+    router.dispatched(request(hashes=[b"x"]), replicas[0])
+    assert set(router.owners) == {b"x", b"a", b"b"}
+    assert router.longest(request(hashes=known), {r.name for r in replicas}) == {
+        replicas[1].name
+    }
+    router.dispatched(request(hashes=[b"%d" % number for number in range(9)]), replicas[0])
+    assert set(router.owners) == {b"0", b"1", b"2"}  # more than there is room for
+
+
 @given(st.sampled_from([*ROUTERS.values()]), st.lists(st.tuples(st.integers(0, 3), st.booleans())))
 def test_replicas_may_be_replaced_by_as_many_others(router_class, history):
     """Whoever is told to forget those that are gone goes on with those that are there."""

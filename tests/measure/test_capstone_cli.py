@@ -87,6 +87,14 @@ def test_a_name_can_be_read_by_others(small, tmp_path, name):
         save(name, score(GOOD, small), small, tmp_path / "board.json")
 
 
+def test_what_could_not_be_read_again_is_not_written(small, tmp_path):
+    file = tmp_path / "board.json"
+    save("a", score(GOOD, small), small, file)
+    with pytest.raises(BoardError, match="can't be saved: cost of row 1 is '0.0'"):
+        save("free", score(GOOD, small, 0.0), small, file)
+    assert [entry.name for entry in leaderboard(small, file)] == ["a"]
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", '[{"name": "a"}]', "{}", "null"])
 def test_a_broken_board_is_told_and_not_written_over(small, tmp_path, text):
     file = tmp_path / "board.json"

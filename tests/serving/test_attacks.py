@@ -5,7 +5,10 @@ import json
 import socket
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
+from labkit.serving import server as serving
 from labkit.serving.guards import Guards
 from labkit.serving.options import parse
 
@@ -62,3 +65,32 @@ def test_a_body_that_stops_in_the_middle_is_given_up_and_so_is_its_connection(se
     error = json.loads(heard.split(b"\r\n\r\n", 1)[1])["error"]
     assert "nothing of the body came" in error["message"]
     assert stopping.complete()
+
+
+WHOLE = b"GET / HTTP/1.1\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: local", WHOLE + b"GET"])
+def test_a_connection_whose_headers_do_not_come_is_closed(sent, monkeypatch):
+    monkeypatch.setattr(serving, "HEADERS_S", 0.05)
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def heard() -> bytes:
+        config = uvicorn.Config(app, http=serving.Protocol, lifespan="off", log_config=None)
+        config.load()
+        state, loop = ServerState(), asyncio.get_running_loop()
+        listening = await loop.create_server(
+            lambda: serving.Protocol(config=config, server_state=state, app_state={}),
+            "127.0.0.1", 0,
+        )  # fmt: skip
+        reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
+        writer.write(sent)
+        found = await reader.read()  # to its end
+        writer.close()
+        listening.close()
+        return found
+
+    assert asyncio.run(heard()).count(b"HTTP/1.1 204") == sent.count(b"\r\n\r\n")

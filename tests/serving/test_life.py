@@ -1,14 +1,20 @@
 """Engine and server die, hang, drain: nobody waits for ever, and nothing is left."""
 
+import asyncio
 import os
 import signal
 import socket
 import threading
 import time
+from functools import partial
+from pathlib import Path
 
 import psutil
 import pytest
 from serving_process import PATIENCE_S, completion, is_alive, until
+
+from labkit.serving.homes import ProcessHome
+from labkit.serving.options import engine_config, parse
 
 ENDLESS = {"max_tokens": 50_000, "ignore_eos": True}
 POSIX = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
@@ -169,6 +175,42 @@ def test_what_takes_longer_than_the_drain_timeout_is_told_so(long):
     answer = whole()
     assert answer.status_code == 503 and "shutting down" in answer.json()["error"]["message"]
     assert server.exit_status() == 0 and "Traceback" not in server.said()
+
+
+def test_who_is_not_in_line_yet_when_the_server_ends_is_told_so(long):
+    """Its engine takes no messages."""
+    server = long("--drain-timeout", 1, "--step-timeout", 60)
+    os.kill(server.engine_pid(), signal.SIGSTOP)
+    asked = [completion("b", stream=stream, **ENDLESS) for stream in (False, True)]
+    answers = [in_thread(partial(server.post, "/v1/completions", body)) for body in asked]
+    until(lambda: num_connections(server) >= 2, "both have come")
+    server.process.send_signal(signal.SIGTERM)
+    for answer in answers:
+        assert answer().status_code == 503 and answer().json()["error"]["code"] == "draining"
+    assert server.exit_status() == 0 and "Traceback" not in server.said()
+
+
+def num_connections(server) -> int:
+    found = psutil.Process(server.pid).net_connections("tcp")
+    return sum(one.status == psutil.CONN_ESTABLISHED for one in found)
+
+
+def test_the_folder_of_a_process_is_gone_before_its_model_is_there():
+    """So that nothing is left to clean up when the API process is killed while it loads."""
+
+    async def story():
+        said = []
+        home = ProcessHome(engine_config(parse(["--model", "tiny"])), said.append)
+        await home.start()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while Path(home.folder).exists():
+                    await asyncio.sleep(0.01)
+            assert said == []
+        finally:
+            await home.kill()
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("loaded", [True, False], ids=["serving", "loading"])

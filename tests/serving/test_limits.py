@@ -1,11 +1,14 @@
 """What no server should fall over: each is refused in OpenAI's shape, and names what is wrong."""
 
 import json
+import select
 import socket
 import types
+from contextlib import suppress
 from typing import get_args
 
 import pytest
+from pydantic import ValidationError
 from serving_process import PATIENCE_S, completion
 
 from labkit.serving.bodies import ChatBody, ChatMessage, CompletionBody, StreamOptions
@@ -107,6 +110,34 @@ def test_an_unknown_field_is_named(shared, name):
         assert repr(name) in message and "not known" in message
 
 
+def test_an_unknown_field_that_is_half_a_surrogate_pair(shared):
+    assert "ud800" in refused(raw(shared, b'{"prompt": "hi", "\\ud800": 1}'))
+
+
+@pytest.mark.parametrize("body", [
+    {"messages": [{"role": "user", "content": [{}] * 1000}]},
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": 5}] * 1000}]},
+    {"messages": [{}] * 1000},
+    {"messages": [{"role": "user", "content": 5}] * 1000},
+    {"messages": MESSAGES} | {f"x{number}": 1 for number in range(1000)},
+    {"messages": MESSAGES, "logit_bias": dict.fromkeys(map(str, range(10_000)), "much")},
+], ids=lambda body: str(body)[:60])  # fmt: skip
+def test_only_the_first_thing_that_is_wrong_is_looked_for(body):
+    """A body of 2 MB can have half a million of them, and all streams would wait meanwhile."""
+    with pytest.raises(ValidationError) as told:
+        ChatBody.model_validate(body)
+    assert told.value.error_count() <= 3
+
+
+def test_a_part_that_is_no_text_is_named_with_its_kind(shared):
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "see"}, picture]}]
+    refused(shared.post(CHAT, {"messages": messages}), param="messages[0].content[1].image_url")
+    messages[0]["content"][1] = {"type": "image_url", "text": "x"}
+    message = refused(shared.post(CHAT, {"messages": messages}))
+    assert "messages[0].content[1].type is 'image_url'" in message and "'text'" in message
+
+
 # ---- values out of range
 
 BAD = [
@@ -200,6 +231,15 @@ def test_a_body_that_is_no_request(shared, content):
         refused(raw(shared, content, path))
 
 
+@pytest.mark.parametrize(("content", "reason"), [
+    (b'{"prompt": "\xff"}', "byte 12 is not UTF-8"), (DEEP.encode(), "it is nested too deep"),
+    (b'{"prompt": ' + b"9" * 5000 + b"}", "a number in it has too many digits"),
+], ids=["bytes", "depth", "digits"])  # fmt: skip
+def test_why_a_body_cannot_be_read_is_told(shared, content, reason):
+    message = refused(raw(shared, content))
+    assert message == f"the body is no JSON: {reason}; send one JSON object"
+
+
 def megabytes(count: int):
     for _ in range(count):
         yield b"x" * 2**20
@@ -210,7 +250,7 @@ def test_a_body_of_50_megabytes_is_413(shared, how):
     content = b"x" * (50 * 2**20) if how == "with its length" else megabytes(50)
     if how == "almost JSON":
         content = b'{"prompt": "' + b"x" * (50 * 2**20) + b'"}'
-    message = refused(raw(shared, content), 413)
+    message = refused(raw(shared, content), 413, param="body")
     assert "body" in message and "2,097,152" in message
 
 
@@ -272,6 +312,37 @@ def test_what_is_no_http_is_400(shared, sent):
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400") and json.loads(body)["error"]["message"]
+
+
+def test_headers_have_a_bound(shared):
+    address = shared.http.base_url.host, shared.http.base_url.port
+    with socket.create_connection(address, PATIENCE_S) as connection, suppress(ConnectionError):
+        connection.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ")
+        for _ in range(4096):
+            connection.sendall(b"y" * 1024)
+            if select.select([connection], [], [], 0)[0]:
+                break
+        else:
+            raise AssertionError("4 MB of one header were taken")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(("head", "status"), [
+    ("content-length: 50000000", 413), ("content-type: text/plain\r\ncontent-length: 9", 415),
+    ("host: a.example\r\ncontent-length: 9", 403),
+    ("transfer-encoding: chunked\r\n\r\n300000\r\n" + "x" * 0x300000, 413),
+], ids=["length", "kind", "host", "chunks"])  # fmt: skip
+def test_who_is_refused_and_sends_no_body_hears_of_it_all_the_same(shared, head, status):
+    address = shared.http.base_url.host, shared.http.base_url.port
+    given = f"POST {COMPLETIONS} HTTP/1.1\r\n{head}\r\n"
+    if "host" not in head:
+        given = given.replace("\r\n", "\r\nhost: localhost\r\n", 1)
+    if "content-type" not in head:
+        given = given.replace("\r\n", "\r\ncontent-type: application/json\r\n", 1)
+    with socket.create_connection(address, PATIENCE_S) as connection:
+        connection.sendall(given.encode() + (b"" if "chunked" in head else b"\r\n"))
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))  # to the connection's end
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
 
 
 def test_a_key_is_needed_where_one_is_set(server, shared):

@@ -152,6 +152,16 @@ def test_what_is_told_of_a_request_is_listed(document):
     assert {*schema["properties"]} == {*RequestView.model_fields} >= REQUEST
 
 
+def test_a_key_is_in_the_document_where_one_is_needed(document):
+    assert "securitySchemes" not in document["components"]
+    asked = options.parse(["--model", "tiny", "--api-key", "K"])
+    keyed = create_app(Service(asked, TextSide.load("tiny"))).openapi()
+    assert keyed["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    wants = {path: one[next(iter(one))]["security"] for path, one in keyed["paths"].items()}
+    assert {path for path, security in wants.items() if not security} == {"/health", "/ready"}
+    assert wants["/v1/completions"] == wants["/metrics"] == [{"key": []}]
+
+
 def test_every_error_has_openais_shape(document):
     for path, methods in document["paths"].items():
         for operation in methods.values():

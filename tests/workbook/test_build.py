@@ -234,6 +234,13 @@ def test_the_header_counts_minutes_and_names_exercises_and_what_they_build_on(bo
     assert "Run All" not in text  # never run yet
 
 
+def test_a_notebook_with_no_core_exercise_is_said_to_lie_beside_that_route(book):
+    besides = {id_: replace(one, core=False) for id_, one in EXERCISES.items()}
+    build.build(replace(book, exercises=besides))
+    text = cell(book, EN, "header").source
+    assert "about 40 minutes, the exercises included (beside the core route; 10 with" in text
+
+
 def test_the_header_of_a_notebook_without_exercises_mentions_none():
     book = build.labkit_book()
     report = next(one for one in build.sources(book) if one.number == "11")
@@ -241,6 +248,8 @@ def test_the_header_of_a_notebook_without_exercises_mentions_none():
     for folder, minutes in (("notebooks", "about 8 minutes"), ("notebooks/ko", "약 8분")):
         text = header(book, report, top, build.EDITIONS[folder], None).source
         assert text.endswith(minutes)
+    solution = header(book, report, top, build.EDITIONS["solutions"], None).source
+    assert solution.endswith("*This is the solution notebook: everything has been run.*")
 
 
 def test_the_header_tells_the_measured_run_time(book):
@@ -274,6 +283,15 @@ def test_a_function_that_is_no_exercise_is_shown_whole(book):
     assert cell(book, EN, "show-f").source.endswith(
         "\n\n````python\n@cache\ndef f():\n    return os  # ```\n````"
     )
+
+
+def test_what_is_said_to_ruff_is_left_out_of_a_view_and_reasons_stay(book):
+    code = "def f(\n    a=g(),  # noqa: B008 - shared\n):  # fmt: skip\n    return a  # noqa\n"
+    write(book, "pack/other.py", code)
+    edit(book, "notebooks/source/01_demo.py", "engine:Engine", "other:f")
+    build.build(book)
+    shown = "def f(\n    a=g(),  # shared\n):\n    return a\n```"
+    assert cell(book, EN, "show-f").source.endswith(shown)
 
 
 def test_cells_with_the_same_text_have_ids_of_their_own(book):

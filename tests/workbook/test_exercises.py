@@ -2,6 +2,9 @@
 
 import ast
 import runpy
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,8 +34,24 @@ EQUIVALENT = {key: why for file in LISTED for key, why in file["EQUIVALENT"].ite
 ENDLESS = {key for file in LISTED for key in file.get("ENDLESS", ())}
 
 
+OWN = threading.local()  # a worker process of each thread
+TWO_AT_A_TIME = ThreadPoolExecutor(2)
+
+
 def finding(item, text, seconds=5.0):
     return checker.check_cell(item, text, seconds)
+
+
+def finding_beside_others(item, text):
+    if not hasattr(OWN, "worker"):
+        OWN.worker = checker.Worker()
+    return checker.check_cell(item, text, 5.0, OWN.worker)
+
+
+@cache
+def finding_of_mistake(exercise_id, number):
+    item = EXERCISES[exercise_id]
+    return finding(item, item.mistakes[number].apply(Hole.of(item).reference))
 
 
 @each_exercise
@@ -77,7 +96,7 @@ def test_there_are_at_least_three_known_mistakes(item):
 
 @each_mistake
 def test_a_known_mistake_is_wrong_and_named(item, mistake):
-    found = finding(item, mistake.apply(Hole.of(item).reference))
+    found = finding_of_mistake(item.id, item.mistakes.index(mistake))
     said = repr(findings.report(item, found, 5.0))
     assert found.outcome == "wrong"
     assert found.mistake == mistake.name
@@ -87,8 +106,8 @@ def test_a_known_mistake_is_wrong_and_named(item, mistake):
 @each_drawn_exercise
 def test_known_mistakes_are_drawn_where_their_case_has_a_picture(item):
     drawn = []
-    for mistake in item.mistakes:
-        found = finding(item, mistake.apply(Hole.of(item).reference))
+    for number, mistake in enumerate(item.mistakes):
+        found = finding_of_mistake(item.id, number)
         case = item.cases[found.case]
         if case.draw is None or not isinstance(found.found, dict) or "raised" in found.found:
             continue
@@ -120,12 +139,11 @@ def test_mutants_do_not_pass(item):
     survivors = {}
     listed = {damage for exercise, damage in [*EQUIVALENT, *ENDLESS] if exercise == item.id}
     damages = list(mutants(Hole.of(item).reference))
-    for damage, text in damages:
-        if damage in listed:
-            continue
+    judged = {damage: text for damage, text in damages if damage not in listed}
+    found = TWO_AT_A_TIME.map(lambda text: finding_beside_others(item, text), judged.values())
+    for (damage, text), one in zip(judged.items(), found, strict=True):
         # One that runs out of time, and is not known to loop for ever, has not been judged.
-        found = finding(item, text)
-        if found.outcome == "passed" or found.endless:
+        if one.outcome == "passed" or one.endless:
             survivors[damage] = text
     assert not survivors, survivors
     assert listed <= {damage for damage, _ in damages}, "a listed mutant no longer exists"

@@ -48,15 +48,18 @@ def shown(monkeypatch) -> list:
 
 
 @pytest.mark.parametrize("name", SHOWS)
-def test_a_figure_and_one_line_come_first_then_the_widget_with_a_text(name, shown, capsys):
+def test_a_figure_and_its_story_come_first_then_the_widget_with_a_text(name, shown, capsys):
     assert SHOWS[name]() is None
     figure, widget = shown
-    [line] = capsys.readouterr().out.splitlines()
-    assert isinstance(figure, Picture) and line == repr(figure) == figure.story
+    told = capsys.readouterr().out
+    assert isinstance(figure, Picture) and told.split() == figure.story.split()
+    assert repr(figure) == figure.story
     bundle = widget._repr_mimebundle_()
     bundle = bundle[0] if isinstance(bundle, tuple) else bundle  # with its metadata
     assert "application/vnd.jupyter.widget-view+json" in bundle
-    assert "needs a running kernel" in bundle["text/plain"] and len(bundle["text/plain"]) < 200
+    text = bundle["text/plain"]
+    assert text.replace("\n", " ").endswith("needs a running kernel]") and len(text) < 200
+    assert max(map(len, [*told.splitlines(), *text.splitlines()])) <= 88  # as wide as a page is
 
 
 def test_nothing_to_show_is_said(shown, capsys):

@@ -34,8 +34,7 @@ class ModelsMetrics:
         return Counter(name, told, ["model_name", *labels], registry=self.registry)
 
     def asked(self, name: str, found: str) -> None:
-        """`found` is "ready", "loading", "waiting" or "idle", as /v1/models has it: of the first no
-        load had to be waited for."""
+        """`found` is a state as /v1/models has it: only of "ready" nothing had to be waited for."""
         self.requests.labels(name, found).inc()
 
     def refused(self, status: int, name: str = OTHER) -> None:

@@ -58,7 +58,7 @@ class Models:
         return self.by_name[name]
 
     def state(self, served: Served) -> str:
-        """idle, waiting (for memory), loading, ready."""
+        """idle, waiting (for memory), loading, ready, leaving (when its successor is there)."""
         entry = self.cache.shelf.entries.get(served.name)
         return "idle" if entry is None else str(entry.state)
 

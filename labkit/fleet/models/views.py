@@ -54,13 +54,14 @@ def create_front(models) -> FastAPI:
     add_requests(front, models)
     add_operation(front, models)
     front.router.default = models.default.app
-    front.openapi = lambda: document(front, models.default.app)
+    needs_key = bool(models.options.api_key)
+    front.openapi = lambda: document(front, models.default.app, needs_key)
     return front
 
 
-def document(front: FastAPI, app: FastAPI) -> dict:
+def document(front: FastAPI, app: FastAPI, needs_key: bool) -> dict:
     """The OpenAPI document: that of a model's app, with what several models have in its place."""
-    one, several = schema.document(app), schema.document(front)
+    one, several = schema.document(app, needs_key), schema.document(front, needs_key)
     schemas = one["components"]["schemas"] | several["components"]["schemas"]
     return one | {
         "paths": one["paths"] | several["paths"],

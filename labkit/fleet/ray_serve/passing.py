@@ -83,10 +83,11 @@ class Replicas:
 
     async def all(self, call: Call) -> list[tuple[str, int, bytes]]:
         """The name, status and body of each replica's models. Who is silent is left out."""
-        results = []
-        with suppress(TimeoutError):
-            asked = self.handle.broadcast("whole", call)
-            results = await asked.results_async(timeout_s=LOOK_S, return_exceptions=True)
+        asked = self.handle.broadcast("whole", call)
+        # The public `results_async` gives nothing at all when one replica is silent.
+        each = await asked._fetch_replica_results_async()
+        answers = (asyncio.wait_for(one.get_async(), LOOK_S) for one in each)
+        results = await asyncio.gather(*answers, return_exceptions=True)
         return [one for found in results if isinstance(found, list) for one in found]
 
 

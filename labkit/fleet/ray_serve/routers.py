@@ -50,10 +50,13 @@ class ByPolicy(RequestRouter):
         ]
 
     def note(self, there: dict) -> None:
-        """Writes down who is there now. Ray never gives the name of a lost replica to another."""
+        """Writes down who is there now, each in the place that it has: policies remember places,
+        and Ray's order changes. It never gives the name of a lost replica to another."""
         if gone := self.known.keys() - there.keys():
             self.policy.forget(gone)
-        self.known = {name: self.known.get(name) or Replica(name) for name in there}
+        self.known = {name: one for name, one in self.known.items() if name in there}
+        for name in there:
+            self.known.setdefault(name, Replica(name))
 
     def eligible(self, there: dict, model: str) -> set[str]:
         """Who may be chosen: those that have the model in memory, or load it. When each of them
@@ -102,10 +105,8 @@ class ByLoad:
 
     def __call__(self, context) -> tuple[int, dict]:
         usage = (context.aggregated_metrics or {}).get("kv_usage", {}).values()
-        load = Load(
-            context.target_num_replicas,
-            round(context.total_num_requests),
-            sum(usage) / len(usage) if usage else 0.0,
-        )
+        wanted = context.target_num_replicas
+        mean = sum(usage) / max(len(usage), wanted, 1)  # who is being started holds nothing yet
+        load = Load(wanted, round(context.total_num_requests), mean)
         least, most = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
         return wanted_replicas(load, Limits(least, most, self.requests_each)), {}

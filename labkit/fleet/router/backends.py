@@ -13,7 +13,7 @@ from yarl import URL
 from labkit.fleet.breaker import Breaker
 from labkit.fleet.routing import NoReplica, Replica, Router
 
-NO_ANSWER = (502, 504)  # what stands before a replica says so of it
+NO_ANSWER = (502, 504)  # what stands before a replica says so of it: a loss, as if by silence
 
 
 class UnknownModel(LookupError):
@@ -56,6 +56,14 @@ class Backend:
     def has(self, model: str | None) -> bool:
         return model is None or self.models is None or model in self.models
 
+    def may_get(self, model: str | None, now: float) -> bool:
+        return self.is_up and self.has(model) and self.breaker.state(now) != "open"
+
+
+def model_of(asked) -> str | None:
+    """The model that a request names, if it names one."""
+    return getattr(asked, "body", None) and asked.body.model
+
 
 @dataclass(eq=False)
 class Trip:
@@ -63,7 +71,7 @@ class Trip:
 
     asked: object
     backend: Backend
-    is_probe: bool  # its breaker is open, and waits for what becomes of this one
+    is_probe: bool  # its breaker is open, and waits to hear of this one
     is_lost: bool = False
     has_answer: bool = False  # its first bytes, from a replica that lives
     is_open: bool = True
@@ -84,14 +92,11 @@ class Dispatcher:
 
         Raises UnknownModel, or NoReplica when none may be asked at the moment.
         """
-        now, model = self.clock(), getattr(asked, "body", None) and asked.body.model
+        now, model = self.clock(), model_of(asked)
         if not any(backend.has(model) for backend in self.backends):
             raise UnknownModel(model)
         for backend in self.backends:
-            is_open = backend.breaker.state(now) == "open"
-            backend.replica.healthy = (
-                backend.is_up and not is_open and backend.has(model) and backend not in tried
-            )
+            backend.replica.healthy = backend.may_get(model, now) and backend not in tried
         while True:
             backend = self.backends[self.policy.choose(asked, self.replicas)]
             if backend.breaker.allows(now):
@@ -100,15 +105,17 @@ class Dispatcher:
         self.policy.dispatched(asked, backend.replica)
         return Trip(asked, backend, is_probe=backend.breaker.is_open)
 
-    def answered(self, trip: Trip, status: int) -> None:
+    def has_other(self, asked, tried: Collection[Backend]) -> bool:
+        """Whether another could be chosen now. Takes no probe."""
+        now, model = self.clock(), model_of(asked)
+        return any(one.may_get(model, now) and one not in tried for one in self.backends)
+
+    def answered(self, trip: Trip) -> None:
         """The head of an answer came. One that refuses it, or fails at it, lives: a model that
-        can't be loaded must not cost the replica's others. Of a probe no more is waited for."""
-        if status in NO_ANSWER:
-            self.lost(trip)
-            return
+        can't be loaded must not cost the replica's others. After a probe's others may come."""
         trip.has_answer = True
         if trip.is_probe:
-            self._judge(trip, trip.backend.breaker.succeeded)
+            self._judge(trip, trip.backend.breaker.began)
 
     def lost(self, trip: Trip) -> None:
         """The replica gave no answer, or broke off in one. Telling it twice changes nothing."""

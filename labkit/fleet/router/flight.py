@@ -1,7 +1,7 @@
 """One request on its way through the router: what can end it, and how it goes on after a loss."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # of a server-sent event
@@ -28,6 +28,7 @@ class Flight:
         self.has_left = False  # its client
         self.has_begun = False  # something of the answer was sent to the client
         self.is_stream = False  # and that is server-sent events
+        self.may_move: Callable[[], bool] = lambda: False  # another replica would get it
 
     @asynccontextmanager
     async def within(self, seconds: float) -> AsyncIterator[None]:
@@ -51,8 +52,11 @@ class Flight:
         """From now on the replica may be silent for `most_silent` seconds, however long it takes.
 
         There is one timer, which looks how long it has been: to set one for each piece would
-        cost a tenth of the router's work on it.
+        cost a tenth of the router's work on it. Raises Ended when `end` was called already, in
+        the same turn of the loop: to reschedule would call that off.
         """
+        if self.why:
+            raise Ended(self.why)
         self.limit.reschedule(None)
         loop = asyncio.get_running_loop()
 
@@ -66,7 +70,7 @@ class Flight:
         self.timer = loop.call_later(most_silent, look)
 
     def end(self, why: str) -> None:
-        """Ends this attempt now, wherever it waits."""
+        """Ends this attempt now, wherever it waits. The first reason counts."""
         if self.limit is not None and self.why is None and not self.limit.expired():
             self.why = why
             self.limit.reschedule(0.0)

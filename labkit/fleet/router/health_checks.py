@@ -85,22 +85,21 @@ class HealthChecks:
         backend.is_up, backend.detail = is_up, detail
 
     def move_on(self, backend: Backend) -> None:
-        """Ends the requests that wait for a silent replica's first byte; another one gets those
-        that may be repeated. Where there is no other they wait: it may only be slow."""
-        if any(one.is_up for one in self.backends):
-            for flight in [*backend.flights]:
+        """Ends those requests that wait for a silent replica's first byte and that another one
+        would get. The others go on waiting: it may only be slow."""
+        for flight in [*backend.flights]:
+            if flight.may_move():
                 flight.end(f"it went silent: {backend.detail}")
 
     async def read_models(self, backend: Backend) -> None:
         """Which models it has; None, and any is sent to it, if it doesn't tell (it has no such
-        list, or wants a key that isn't the router's)."""
-        found = None
-        with suppress(
-            TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError, RecursionError
-        ):  # fmt: skip
+        list, or wants a key that isn't the router's). Without an answer what was known holds."""
+        try:
             async with self.get(backend, "/v1/models") as response:
-                if response.status == 200:
-                    body = await short_body(response, MOST_LISTED)
-                    listed = msgspec.json.decode(body or b"", type=Models)
-                    found = frozenset(one.id for one in listed.data)
-        backend.models = found
+                body = await short_body(response, MOST_LISTED) if response.status == 200 else None
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return
+        backend.models = None
+        with suppress(msgspec.MsgspecError, RecursionError):
+            listed = msgspec.json.decode(body or b"", type=Models)
+            backend.models = frozenset(one.id for one in listed.data)

@@ -8,7 +8,7 @@ import aiohttp
 
 from labkit.fleet.router import asked as reading
 from labkit.fleet.router import failures, headers
-from labkit.fleet.router.backends import Backend, Dispatcher, Trip, UnknownModel
+from labkit.fleet.router.backends import NO_ANSWER, Backend, Dispatcher, Trip, UnknownModel
 from labkit.fleet.router.failures import RETRY_AFTER_S, Failure, refuse, request_id_of
 from labkit.fleet.router.flight import Ended, Flight, WholeEvents
 from labkit.fleet.router.metrics import RouterMetrics
@@ -19,6 +19,7 @@ from labkit.serving.errors import APIError
 from labkit.serving.streams import gone, whole_body
 
 REFUSALS = (429, 503)  # "not now": another replica may
+DIED_OF_IT = (b'"engine_failed"', b'"replica_lost"')  # a 503 of labkit that isn't "not now"
 MOST_OWNERS = 100_000  # requests whose replica is remembered
 log = logging.getLogger("labkit.router")
 LOSSES = (aiohttp.ClientError, OSError, TimeoutError, Ended, BadAnswer)
@@ -56,6 +57,12 @@ class Proxy:
         """Tries replicas, each once, until one begins to answer, or none is left to try."""
         tried: list[Backend] = []
         failure, num_lost = None, 0
+
+        def may_move() -> bool:
+            others = asked.may_repeat and num_lost < self.retries
+            return others and self.dispatcher.has_other(asked, tried)
+
+        flight.may_move = may_move
         while num_lost <= self.retries and not flight.has_left:
             try:
                 trip = self.dispatcher.begin(asked, tried)
@@ -111,17 +118,19 @@ class Proxy:
             timeout=connect,
         ) as response:  # fmt: skip
             check_status(response)
+            if response.status in NO_ANSWER:
+                raise BadAnswer(f"what stands before it answers {response.status}")
             if response.status in REFUSALS:
                 return await self.refused(trip, response, request_id)
             end = StreamEnd(response) if is_events(response) else None
             data = await response.content.readany()
-            self.dispatcher.answered(trip, response.status)
+            self.dispatcher.answered(trip)
             self.metrics.first_byte(backend.name, response.status, self.dispatcher.clock() - sent)
             backend.flights.discard(flight)
             told = headers.to_client(response.raw_headers, backend.name, request_id)
             self.remember(told, backend)
-            flight.has_begun, flight.is_stream = True, end is not None
             flight.has_first_byte(backend.timeouts.between_bytes)
+            flight.has_begun, flight.is_stream = True, end is not None
             await send({"type": "http.response.start", "status": response.status, "headers": told})
             await self.pass_on(flight, response.content.readany, data, send, end)
         return None
@@ -141,15 +150,20 @@ class Proxy:
         await send({"type": "http.response.body", "body": events.held, "more_body": False})
 
     async def refused(self, trip: Trip, response, request_id: bytes) -> Failure:
-        """The replica takes nothing now; what it said goes to the client if all others do so."""
-        self.dispatcher.answered(trip, response.status)
+        """The replica takes nothing now; what it said goes to the client if all others do so.
+
+        Unless its engine had the request and died: that may be the request's doing, and to ask
+        everybody in turn would be the end of them all: it is an attempt that was lost.
+        """
+        self.dispatcher.answered(trip)
         self.metrics.refused(trip.backend.name, response.status)
         body = await short_body(response)
         told = headers.to_client(response.raw_headers, trip.backend.name, request_id)
         says = f"replica {trip.backend.name} refuses; try again"
         error = APIError(response.status, says, retry_after=RETRY_AFTER_S)
         refusal = None if body is None else (response.status, told, body)
-        return Failure(error, was_sent=False, refusal=refusal)
+        was_sent = body is not None and any(code in body for code in DIED_OF_IT)
+        return Failure(error, was_sent, refusal)
 
     async def break_off(self, error: Exception, flight: Flight, backend, scope, send) -> None:
         """After the first byte there is no other replica: the client is told, and it ends."""

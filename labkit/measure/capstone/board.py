@@ -58,6 +58,10 @@ def save(name: str, score: Score, workload: Workload, file: Path | None = None) 
     same = ("name", "contest", "configuration")
     with alone_with(file):
         rows = [old for old in read(file) if any(old[key] != row[key] for key in same)]
+        try:
+            check_row(len(rows), row)
+        except (ValueError, LookupError, TypeError) as error:
+            raise BoardError(f"this score can't be saved: {error}") from None
         write_atomic(file, json.dumps([*rows, row], indent=1, ensure_ascii=False) + "\n")
     return entry(row)
 

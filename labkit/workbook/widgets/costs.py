@@ -11,57 +11,37 @@ from labkit.measure.slo import SLO
 from labkit.workbook.figures.costs import WIDTH
 from labkit.workbook.plots import BLUE, ORANGE, Picture, house_style, new_picture, plain_number
 from labkit.workbook.widgets.drawn import show
+from labkit.workbook.widgets.sliders import Sliders, slider
 
 RATES = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 56, 64)
 BUDGETS = (128, 256, 512, 1024, 2048, 4096)
 
 
-class CostExplorer(widgets.VBox):
+class CostExplorer(Sliders):
     """Card, load, budget and promises; a figure and a line of words. `point` is what they give."""
 
+    title = "What a good token costs"
+    how = "sliders for card, load, token budget, TTFT, TPOT"
+
     def __init__(self):
-        names = [name for name in CARDS if name in PRICES]
-        self.inputs = {
-            "card": widgets.Dropdown(options=names, value=CARD, description="card"),
+        inputs = {
+            "card": widgets.Dropdown(
+                options=[name for name in CARDS if name in PRICES], value=CARD, description="card"
+            ),
             "rate": widgets.SelectionSlider(options=RATES, value=36, description="requests/s"),
             "budget": widgets.SelectionSlider(
                 options=BUDGETS, value=1024, description="token budget"
             ),
-            "ttft": slider(100, 5000, 100, 1000 * INTERACTIVE.ttft, "TTFT (ms)"),
-            "tpot": slider(5, 200, 5, 1000 * INTERACTIVE.tpot, "TPOT (ms)"),
+            "ttft": slider(100, 5000, 100, "TTFT (ms)", 1000 * INTERACTIVE.ttft),
+            "tpot": slider(5, 200, 5, "TPOT (ms)", 1000 * INTERACTIVE.tpot),
         }
-        self.image = widgets.Image(format="png", layout={"width": "100%", "max_width": "640px"})
-        self.words = widgets.HTML()
-        for field in self.inputs.values():
-            field.continuous_update = False  # a drag is one move, a key is one too
-            field.style.description_width = "7.5em"
-            field.layout.width = "auto"
-            field.observe(self.serve, "value")
-        columns = "repeat(auto-fit, minmax(min(100%, 300px), 1fr))"
-        grid = widgets.GridBox(
-            [*self.inputs.values()],
-            layout={"grid_template_columns": columns, "grid_gap": "2px 12px", "max_width": "750px"},
-        )
-        super().__init__([grid, self.image, self.words])
-        self.serve()
+        super().__init__(inputs, width=750)
 
-    def serve(self, change: object = None) -> None:
-        """Simulates what the sliders say, and shows what it costs."""
-        chosen = {name: field.value for name, field in self.inputs.items()}
+    def draw(self) -> Picture:
+        chosen = self.values
         slo = SLO(ttft=chosen["ttft"] / 1000, tpot=chosen["tpot"] / 1000)
         self.point = priced(chosen["rate"], chosen["budget"], slo, card=chosen["card"])
-        picture = bill_figure(self.point, chosen["card"], slo)
-        png, _ = picture.drawn()
-        self.image.value, self.image.alt = png, picture.story
-        self.words.value = f'<div role="status" style="line-height:1.45">{picture.story}</div>'
-
-    def __repr__(self) -> str:
-        names = "card, load, token budget, TTFT, TPOT"  # text is cut at 110 characters
-        return f"[What a good token costs: sliders for {names}; needs a running kernel]"
-
-
-def slider(least: int, most: int, step: int, value: float, name: str) -> widgets.IntSlider:
-    return widgets.IntSlider(min=least, max=most, step=step, value=int(value), description=name)
+        return bill_figure(self.point, chosen["card"], slo)
 
 
 @house_style()
@@ -87,5 +67,4 @@ def bill_figure(point: Priced, card: str, slo: SLO) -> Picture:
 def cost_explorer() -> None:
     """What a million good tokens cost on one modelled card: change the load and the promises."""
     explorer = CostExplorer()
-    point, slo = explorer.point, INTERACTIVE
-    show(bill_figure(point, CARD, slo), explorer)
+    show(explorer.picture, explorer)

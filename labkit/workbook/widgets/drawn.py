@@ -3,6 +3,7 @@
 The scripts lie beside this file; `data` is what they draw, as plain JSON (`data.py`).
 """
 
+import textwrap
 from pathlib import Path
 
 import anywidget
@@ -26,7 +27,17 @@ class Drawn(anywidget.AnyWidget):
     how = ""
 
     def __repr__(self) -> str:
-        return f"[{self.data['title']}: {self.how}; needs a running kernel]"
+        return placeholder(self.data["title"], self.how)
+
+
+def placeholder(title: str, how: str) -> str:
+    """What stands for a widget where there is no kernel: on an exported page, say."""
+    return in_lines(f"[{title}: {how}; needs a running kernel]")
+
+
+def in_lines(text: str) -> str:
+    """`text` in lines that fit a page; a page breaks longer ones in the middle of a word."""
+    return textwrap.fill(text, 88)
 
 
 def script(name: str) -> str:
@@ -56,6 +67,6 @@ class BatchExplorer(Drawn):
 def show(picture: Picture, widget: object = None) -> None:
     """The figure, the line of text that tells what is to be seen in it, then what moves it."""
     display(picture)
-    print(picture.story)
+    print(in_lines(picture.story))
     if widget is not None:
         display(widget)
