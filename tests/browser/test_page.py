@@ -184,7 +184,7 @@ class LongRequest(threading.Thread):
         self.server, self.label, self.status = server, label, None
 
     def run(self) -> None:
-        prompts = [[65 + place % 26] * 40 for place in range(40)]
+        prompts = [[65 + place % 26] * 40 for place in range(250)]
         body = {"prompt": prompts, "max_tokens": 400, "ignore_eos": True}
         asked = urllib.request.Request(
             f"{self.server}/v1/completions",

@@ -18,7 +18,15 @@ import zmq
 
 from labkit import paths
 from labkit.serving import messages
-from labkit.serving.messages import EngineConfig, Failed, FromEngine, Ready, Stop, ToEngine
+from labkit.serving.messages import (
+    Connected,
+    EngineConfig,
+    Failed,
+    FromEngine,
+    Ready,
+    Stop,
+    ToEngine,
+)
 
 MOST_MESSAGES = 10_000  # on their way to the engine, or from it
 LISTEN_MS = 100  # how often it is looked whether the process lives
@@ -122,11 +130,19 @@ class EngineLink:
             self.take(messages.decode_from_engine(self.outbox.recv()))
 
     def take(self, message: FromEngine) -> None:
-        if isinstance(message, Ready | Failed):
+        if isinstance(message, Connected):
+            self.remove_folder()
+        elif isinstance(message, Ready | Failed):
             self.said = message
             self.first.set()
         else:
             self.on_message(message)
+
+    def remove_folder(self) -> None:
+        """Once both sockets are connected nobody needs their files, as in `homes.ProcessHome`."""
+        with self.sending:
+            if self.inbox.poll(1000, zmq.POLLOUT):
+                shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
         """Ends the engine, whatever is open, and frees what it held."""
