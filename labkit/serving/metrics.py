@@ -19,7 +19,7 @@ from labkit.serving.lifecycle import Choice
 from labkit.serving.messages import Sight, Step
 
 MOST_NAMES = 32  # of a label; who comes later is counted as OTHER
-MOST_GROUPS = 64  # of class and tenant together: each is a hundred lines of every scrape
+MOST_GROUPS = 32  # of class and tenant together: each is a hundred lines of every scrape
 OTHER = "other"
 TTFT_S = (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
 ITL_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)

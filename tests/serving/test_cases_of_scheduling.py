@@ -9,6 +9,8 @@ import httpx
 import pytest
 from serving_process import PATIENCE_S, completion, until
 
+from labkit.measure.experiments.weak_hash import polynomial_hash, twin
+
 ENDLESS = {"max_tokens": 50_000, "ignore_eos": True}
 
 
@@ -298,3 +300,27 @@ def test_gauges_fall_to_0_when_the_last_client_leaves(single):
     stream.leave()
     for name in ("vllm:num_requests_running", "vllm:kv_cache_usage_perc"):
         until(lambda name=name: single.metric(name) == 0, f"{name} 0", 30)
+
+
+def test_22_nobody_can_outgrow_the_whole_pool_and_what_fills_it_comes_to_its_end(server):
+    """A server lets in only what fits alone. Three that each fill the pool preempt each other."""
+    small = server("--num-blocks", 4, "--max-num-seqs", 3)
+    prompt, whole = [*range(10, 20)], {"max_tokens": 54, "ignore_eos": True}
+    error = small.post("/v1/completions", completion(prompt, max_tokens=55)).json()["error"]
+    assert "max_model_len, 64" in error["message"] and error["param"] == "max_tokens"
+    alone = small.text(prompt, **whole)
+    streams = [small.stream(prompt, **whole) for _ in range(3)]
+    assert [stream.rest().text() for stream in streams] == [alone] * 3
+    assert sum(small.request(stream.id)["preemptions"] for stream in streams) > 0
+    small.wait_until_idle()
+
+
+def test_27_prompts_that_collide_in_a_weak_hash_share_no_block(shared):
+    prompt = [*range(60, 108)]
+    other = twin(prompt, 256)
+    assert polynomial_hash(0, prompt) == polynomial_hash(0, other) and prompt != other
+    alone = shared.complete(other, cache_salt="alone", logprobs=1)["choices"][0]
+    shared.complete(prompt, cache_salt="x")
+    answer = shared.complete(other, cache_salt="x", logprobs=1)
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert answer["choices"][0] == alone
