@@ -6,12 +6,13 @@ Nothing here loads NumPy before a check runs, since a server reads the exercises
 
 import re
 from collections.abc import Sequence
-from types import SimpleNamespace
+from types import ModuleType
 
 NAN = float("nan")
 NO_WINDOW = 2**30
 LOWEST = -1e30
-OTHERS = "table entries read that are not the sequence's"
+WEIGHTS = "weight of each token"
+OTHERS = "table entries read for tokens that aren't there"
 
 
 def numbers(values):
@@ -34,20 +35,28 @@ def on_twin(part):
 
     Triton compiles none of these; the twin by itself would.
     """
-    import numpy as np
-
     from labkit.kernels.gpu import twin
+    from labkit.workbook.my_kernels import refuse_what_triton_does
 
+    refuse_what_triton_does(part)
     unlike, module = [], twin.in_numpy(part)
 
-    def dot(left, right, acc=None, **options):
-        pair = [str(np.asarray(side).dtype) for side in (left, right)]
+    def dot(left, right, acc=None, *arguments, **options):
+        pair = dtypes([left, right])
         if pair[0] != pair[1]:
             unlike.append(" and ".join(pair))
-        return twin.dot(left, right, acc, **options)
+        return twin.dot(left, right, acc, *arguments, **options)
 
-    module.tl = SimpleNamespace(**{**vars(twin), "dot": dot})
+    module.tl = ModuleType("tl")
+    vars(module.tl).update(vars(twin), dot=dot)
     return module, unlike
+
+
+def dtypes(values) -> list[str]:
+    """Of each tensor, for a wrong one shows in no number. NumPy's float64 is Triton's float32."""
+    import numpy as np
+
+    return [str(np.asarray(v).dtype).replace("float64", "float32") for v in values]
 
 
 def quiet():
@@ -162,65 +171,77 @@ def read_tile(part, kv, tables, places, there, *, row=0, kv_head=0, dim=None) ->
     own = {at // shape[3] for at, is_there in zip(places, there, strict=True) if is_there}
     read = np.concatenate([a.offsets.ravel() for a in trace.of("block table")] or [[]])
     others = sorted({int(entry) - row * tables.shape[1] for entry in read} - own)
-    said = {"keys": numbers(tile[0]), "values": numbers(tile[1]), OTHERS: others}
+    said = {"keys": numbers(tile[0]), "values": numbers(tile[1]), "dtypes": dtypes(tile)}
+    said[OTHERS] = others
     return said if isinstance(kv, HugePool) else said | reads_of(trace, shape)
 
 
-def named_pool(num_blocks, kv_heads=1, block_size=4, head_dim=1, written=None):
+def named_pool(
+    num_blocks, kv_heads=1, block_size=4, head_dim=1, written=None, dtype="float32"
+):  # fmt: skip
     """A layer whose numbers name their place: block 3, head 1, slot 2 has the key 312 and the value
     312.5. Of `written` {block: slots} the slots after these hold NaN."""
     import numpy as np
 
     shape = (num_blocks, 2, kv_heads, block_size, head_dim)
     block, kind, head, slot, _ = np.indices(shape)
-    kv = (100 * block + 10 * head + slot + 0.5 * kind).astype(np.float32)
+    kv = (100 * block + 10 * head + slot + 0.5 * kind).astype(dtype)
     for number, slots in (written or {}).items():
         kv[number, :, :, slots:] = np.nan
     return kv
 
 
-def sequence_pool(table, length, num_blocks, block_size=4, head_dim=16, stale=NAN):
-    """A layer with one sequence: the key and the value of the token at place p are 1 at p and 0
-    elsewhere. So a sum of values tells the weight of each token. All else is `stale`."""
+def sequence_pool(
+    table, length, num_blocks, block_size=4, head_dim=16, kv_heads=1, dtype="float32", stale=NAN
+):
+    """A layer with one sequence, in its last kv head: the key of the token at place p is 1 at p and
+    0 elsewhere, its value 1 at p from the end. So a sum of values tells the weight of each token.
+    All else is `stale`."""
     import numpy as np
 
-    kv = np.full((num_blocks, 2, 1, block_size, head_dim), stale, np.float32)
+    kv = np.full((num_blocks, 2, kv_heads, block_size, head_dim), stale, dtype)
     for at in range(length):
-        kv[table[at // block_size], :, 0, at % block_size] = np.eye(head_dim)[at]
+        slot = kv[table[at // block_size], :, -1, at % block_size]
+        slot[0], slot[1] = np.eye(head_dim)[at], np.eye(head_dim)[-1 - at]
     return kv
 
 
 def walk(
     part, table, seen, parts, *, tile=4, block_size=4, num_blocks=6, window=NO_WINDOW, query=None,
-    scale=1.0,
+    scale=1.0, head_dim=16, kv_heads=1, dtype="float32", exact=True,
 ) -> dict:  # fmt: skip
     """`walk` of the part: program p takes the tiles `parts[p]` of one sequence, (begin, end).
 
-    `query` {place: strength} looks for tokens, by default for none, so that all weigh 1.
+    `query` {place: strength} looks for tokens, by default for none, so that all weigh 1. Reads are
+    told where they are `exact`: a window leaves open what is read before it.
     """
     import numpy as np
 
     module, unlike = on_twin(part)
-    kv = sequence_pool(table, max(seen) + 1, num_blocks, block_size)
-    wanted = np.zeros((len(seen), 16), np.float32)
+    length = max(seen) + 1
+    kv = sequence_pool(table, length, num_blocks, block_size, head_dim, kv_heads, dtype)
+    wanted = np.zeros((len(seen), 16), dtype)
     for at, strength in (query or {}).items():
         wanted[:, at] = strength
-    found = {"largest": [], "total": [], "weight of each token": []}
+    found = {"largest": [], "total": [], WEIGHTS: []}
 
     def kernel(kv, table):
         begin, end = parts[int(module.tl.program_id(0))]
-        (places,), (rows,) = tensors(seen, dtype="int32"), tensors(wanted)
+        (places,), (rows,) = tensors(seen, dtype="int32"), tensors(wanted, dtype=dtype)
         most, total, acc = module.walk(
-            rows, kv, table, places, begin, end, 0, scale, window, 1, block_size, tile, 16, 16,
-            len(seen),
+            rows, kv, table, places, begin, end, kv_heads - 1, scale, window, kv_heads, block_size,
+            tile, head_dim, 16, len(seen),
         )  # fmt: skip
-        for name, value in zip(found, (most, total, acc[:, : max(seen) + 1]), strict=True):
+        weights = np.asarray(acc)[:, :head_dim][:, ::-1][:, :length]  # values are from the end
+        for name, value in zip(("largest", "total", WEIGHTS), (most, total, weights), strict=True):
             found[name] += numbers(value)
+        found["dtypes"] = dtypes((most, total, acc))
 
     trace = launch(kernel, (len(parts),), kv, np.array(table, np.int32))
     if isinstance(trace, str):
         return {"out of bounds": trace}
-    return found | reads_of(trace, kv.shape) | {"unlike dtypes": unlike}
+    reads = reads_of(trace, kv.shape) if exact else {}
+    return found | reads | {"unlike dtypes": unlike}
 
 
 def draw_reads(expected: dict, found: dict):
@@ -256,19 +277,23 @@ def draw_tile(expected: dict, found: dict):
         if found[what] != expected[what]:
             name = f"{what} of the tile, a row a token"
             return drawings.rows(expected[what], found[what], name=name)
-    return drawings.rows(expected[OTHERS], found[OTHERS], name=OTHERS)
+    return drawn_rows(expected[OTHERS], found[OTHERS], OTHERS)
+
+
+def drawn_rows(expected, found, name):
+    """A picture of rows; none where they are alike, and the table tells what is not."""
+    from labkit.workbook import drawings
+
+    return None if expected == found else drawings.rows(expected, found, name=name)
 
 
 def draw_weights(expected: dict, found: dict):
     """The reads, or where these are right the weight that each row gives to each token."""
-    from labkit.workbook import drawings
-
-    if found.get("reads") != expected["reads"]:
+    if "reads" in expected and found.get("reads") != expected["reads"]:
         return draw_reads(expected, found)
-    key = "weight of each token"
-    if found[key] != expected[key]:
-        name = f"{key} (column) for each query (row)"
-        return drawings.rows(expected[key], found[key], name=name)
+    if found[WEIGHTS] != expected[WEIGHTS]:
+        name = f"{WEIGHTS} (column) for each query (row)"
+        return drawn_rows(expected[WEIGHTS], found[WEIGHTS], name)
     pair = [[list(each) for each in zip(answer["largest"], answer["total"], strict=True)]
             for answer in (expected, found)]  # fmt: skip
-    return drawings.rows(*pair, name="largest score and total of the weights, a row a query")
+    return drawn_rows(*pair, "largest score and total of the weights, a row a query")

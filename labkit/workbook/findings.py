@@ -1,7 +1,7 @@
 """A finding of the checker in words, a table and a picture."""
 
 from labkit.workbook import checker, registry
-from labkit.workbook.catalogue import text
+from labkit.workbook.catalogue import has, text
 from labkit.workbook.report import Report, comparison
 
 
@@ -15,7 +15,8 @@ def report(item: registry.Exercise, finding: checker.Finding, seconds: float) ->
         say(("", text(finding.reason, **finding.values)))
     if finding.unknown:
         names = ", ".join(f"`{name}`" for name in finding.unknown)
-        say(("", text("check.unknown", names=names, module=item.module)))
+        own = f"{item.notebook}.unknown"  # a kernel, for one, can import nothing
+        say(("", text(own if has(own) else "check.unknown", names=names, module=item.module)))
     if finding.endless:
         say(("", text("check.endless", seconds=seconds)))
     if finding.endless and finding.line:

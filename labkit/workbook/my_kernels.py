@@ -5,8 +5,10 @@ a child runs them: compiled where there is a GPU, else by Triton's own interpret
 compiles them for GPUs that aren't there. Linux only, as Triton.
 """
 
+import ast
 import json
 import linecache
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ CASES = {  # context and new tokens of each request
     "one long sequence, split": [(700, 1)],
 }
 MOST_SECONDS = 300
+NOT_COMPILED = (ast.Break, ast.Continue, ast.Import, ast.ImportFrom, ast.Lambda, ast.Try)
 
 
 def is_installed() -> bool:
@@ -25,6 +28,16 @@ def is_installed() -> bool:
     from labkit.kernels.gpu.language import IS_TRITON
 
     return IS_TRITON
+
+
+def refuse_what_triton_does(module: ModuleType) -> None:
+    """Raises for Python in a kernel that runs on the twin and that Triton has no compiler for."""
+    text = "".join(linecache.getlines(module.__file__))
+    for function in ast.parse(text).body:
+        for node in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
+            if isinstance(node, NOT_COMPILED):
+                said, _, _ = ast.unparse(node).partition("\n")
+                raise NotImplementedError(f"Triton compiles nothing like this in a kernel: {said}")
 
 
 def errors(module: ModuleType) -> dict:
@@ -74,7 +87,10 @@ def _child(module: ModuleType, asked: dict, interpret: bool):
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"the kernels failed in Triton: {done.stderr.strip()[-800:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    if "refused" in found:
+        raise RuntimeError(f"the kernels failed in Triton: {found['refused'][-1200:]}")
+    return found["found"]
 
 
 def find_errors(module: ModuleType) -> dict:
@@ -109,12 +125,27 @@ def main() -> int:
 
     asked = json.load(sys.stdin)
     module = cut.module_from(asked["name"], asked["source"])
-    if asked["task"] == "errors":
-        found = find_errors(module)
-    else:
-        found = find_needs(module, asked["kernels"], asked["capabilities"])
-    print(json.dumps(found))
+    try:
+        if asked["task"] == "errors":
+            found = find_errors(module)
+        else:
+            found = find_needs(module, asked["kernels"], asked["capabilities"])
+        said = {"found": found}
+    except Exception as error:
+        said = {"refused": innermost(error)}
+    print(json.dumps(said))
     return 0
+
+
+def innermost(error: BaseException) -> str:
+    """Why, in Triton's words, and in which line. It raises an error for each call on the way to the
+    place: the first says the reason, and the next one points at the line."""
+    where = ""
+    while error.__cause__ or error.__context__:
+        where, error = str(error), error.__cause__ or error.__context__
+    line = re.findall(r"^(.*)\n *\^$", where, re.MULTILINE)
+    at = f"\nin the line: {line[-1].strip()}" if line else ""
+    return f"{type(error).__name__}: {error}{at}"
 
 
 if __name__ == "__main__":

@@ -85,8 +85,10 @@ def comparison(expected, found, head: list[str]) -> Table:
     if not (isinstance(expected, dict) and isinstance(found, dict)) or "raised" in found:
         expected, found = {"": expected}, {"": found}
     table = Table(head, [])
-    for key in [key for key in expected if expected[key] != found.get(key)]:
-        ours, yours = _items(expected[key]), _items(found.get(key))
+    # Something else altogether was found ("out of bounds"): the table says what.
+    keys = found if found and not {*expected} & {*found} else expected
+    for key in [key for key in keys if expected.get(key) != found.get(key)]:
+        ours, yours = _items(expected.get(key)), _items(found.get(key))
         index = next(
             (i for i, (a, b) in enumerate(zip(ours, yours, strict=False)) if a != b),
             min(len(ours), len(yours)),

@@ -82,11 +82,12 @@
 # ## Why a kernel
 #
 # Decode waits for memory (notebook 03). So bytes are what counts, and a gather moves them three times:
-# read from the pool, written to the copy, read from the copy. PyTorch can't do otherwise, since each of
-# its operations reads tensors and writes a tensor. A kernel is an operation that we write: it reads a
-# block where it lies and is done with it.
+# read from the pool, written to the copy, read from the copy. Plain PyTorch can't do otherwise: each
+# of its operations reads tensors and writes a tensor. A kernel is an operation that we write: it reads
+# a block where it lies and is done with it. (PyTorch's FlexAttention *compiles* an attention that reads
+# through a block table, to a kernel too.)
 
-# %% [markdown] lang="ko" of="f1b4e01d"
+# %% [markdown] lang="ko" of="78a88e4a"
 # ## 여기서 시작한다면
 #
 # 앞 내용을 3분 만에 정리합니다. 디코드 단계에서 시퀀스마다 새 토큰이 하나 있습니다. 그 쿼리(헤드마다 하나)가
@@ -112,8 +113,9 @@
 # ## 왜 커널인가
 #
 # 디코드는 메모리를 기다립니다(노트북 03). 그러니 중요한 것은 바이트이고, gather는 이를 세 번 옮깁니다. 풀에서
-# 읽고, 복사본에 쓰고, 복사본에서 읽습니다. PyTorch는 연산마다 텐서를 읽고 텐서를 쓰므로 달리 방법이 없습니다.
-# 커널은 우리가 직접 쓰는 연산입니다. 블록을 있는 자리에서 읽고 그것으로 끝냅니다.
+# 읽고, 복사본에 쓰고, 복사본에서 읽습니다. 그냥 쓰는 PyTorch는 연산마다 텐서를 읽고 텐서를 쓰므로 달리 방법이
+# 없습니다. 커널은 우리가 직접 쓰는 연산입니다. 블록을 있는 자리에서 읽고 그것으로 끝냅니다. (PyTorch의
+# FlexAttention은 블록 테이블을 따라 읽는 어텐션을 *컴파일*합니다. 그 결과도 커널입니다.)
 
 # %% [markdown] lang="en"
 # ## A program and its grid
@@ -121,19 +123,19 @@
 # A kernel is written for one **program**; the GPU runs many at once, each with its own
 # `tl.program_id`. How many, is the **grid**. A program works on whole small arrays: `tl.arange` makes
 # one. A **pointer** plus an array of offsets is an array of pointers, and `tl.load` reads them all. A
-# **mask** says which; the others are not touched. Sizes in capitals are known when it is compiled
-# (`tl.constexpr`), and powers of two.
+# **mask** says which; the others are not touched. Numbers in capitals are known when it is compiled
+# (`tl.constexpr`). Those that are the size of an array (ROWS, TILE, DIM, SPLITS) are powers of two.
 #
 # On the twin a trace tells what each program did:
 
-# %% [markdown] lang="ko" of="10891d95"
+# %% [markdown] lang="ko" of="a1c99b9a"
 # ## 프로그램과 그리드
 #
 # 커널은 **프로그램** 하나의 입장에서 씁니다. GPU는 이를 여러 개 동시에 실행하고, 각자 자기 `tl.program_id`를
 # 갖습니다. 몇 개인지가 **그리드**입니다. 프로그램은 작은 배열을 통째로 다루며 `tl.arange`가 배열을 만듭니다.
 # **포인터**에 오프셋 배열을 더하면 포인터의 배열이 되고 `tl.load`가 모두 읽습니다. **마스크**는 그중 어느 것을
-# 읽을지 말하고, 나머지는 건드리지 않습니다. 대문자로 쓴 크기는 컴파일할 때 정해지며(`tl.constexpr`) 2의
-# 거듭제곱입니다.
+# 읽을지 말하고, 나머지는 건드리지 않습니다. 대문자로 쓴 수는 컴파일할 때 정해집니다(`tl.constexpr`). 그중
+# 배열의 크기인 것(ROWS, TILE, DIM, SPLITS)은 2의 거듭제곱입니다.
 #
 # 쌍둥이에서는 각 프로그램이 한 일을 기록(trace)이 말해 줍니다.
 
@@ -214,7 +216,7 @@ for first in range(0, 64, 8):
     state = paged.online_softmax(
         twin.tensor(scores[None, tile]), twin.tensor(values[tile, None]), *state
     )
-    history.append([float(x.ravel()[0]) for x in state])
+    history.append([x.item() for x in state])
 weights = np.exp2(scores - scores.max())
 at_once = float(weights @ values / weights.sum())
 print("the same as all at once:", abs(history[-1][2] / history[-1][1] - at_once) < 1e-6)
@@ -276,18 +278,20 @@ print("slots read of each block:", seen["reads"]["0"], " bytes:", seen["bytes re
 #
 # Which programs shall there be? One for each query head is the obvious choice, and vLLM's first
 # kernel had it. But the query heads of a group read the *same* keys: GROUP programs would each fetch
-# them. So: one program for each **kv head**, with all query heads of its group as *rows*. A product of
-# matrices (`tl.dot`) takes at least 16 rows anyway.
+# them. So: one program for each **kv head**, with all query heads of its group as *rows*. For a
+# product of matrices (`tl.dot`) that costs nothing: tensor cores work on 16 rows at a time, and fewer
+# are filled up.
 #
 # The same rows serve prefill: there a program takes several tokens, and a row is a head of one of
 # them.
 
-# %% [markdown] lang="ko" of="9474a9ff"
+# %% [markdown] lang="ko" of="aab3d215"
 # ## 그룹으로 묶인 쿼리
 #
 # 프로그램은 무엇마다 하나씩 두어야 할까요? 쿼리 헤드마다 하나가 자연스럽고 vLLM의 첫 커널도 그랬습니다. 하지만
 # 한 그룹의 쿼리 헤드들은 *같은* 키를 읽으므로 GROUP개의 프로그램이 저마다 그것을 가져옵니다. 그래서 **kv
-# 헤드**마다 프로그램 하나를 두고, 그 그룹의 쿼리 헤드 모두를 *행*으로 삼습니다. 어차피 행렬곱(`tl.dot`)은 최소 16행을 받습니다.
+# 헤드**마다 프로그램 하나를 두고, 그 그룹의 쿼리 헤드 모두를 *행*으로 삼습니다. 행렬곱(`tl.dot`)의 비용은 늘지 않습니다.
+# 텐서 코어는 한 번에 16행을 계산하고, 모자라는 행은 채웁니다.
 #
 # 같은 행을 프리필에도 씁니다. 거기서는 프로그램 하나가 토큰 여럿을 맡고, 행 하나가 그중 한 토큰의 헤드
 # 하나입니다.
@@ -300,9 +304,9 @@ paged = twin.in_numpy(use_module("05.3"))
 # %%
 # SmolLM2-135M has 9 query heads and 3 kv heads
 for kv_head in range(3):
-    tokens, lines, real = paged.query_rows(0, 1, kv_head, 3, 3, 4)
+    tokens, lines, real = map(np.asarray, paged.query_rows(0, 1, kv_head, 3, 3, 4))
     print("decode,  kv head", kv_head, "→ query heads", lines[real].tolist())
-tokens, lines, real = paged.query_rows(0, 5, 1, 3, 3, 16)
+tokens, lines, real = map(np.asarray, paged.query_rows(0, 5, 1, 3, 3, 16))
 each = [f"t{line // 9}h{line % 9}" for line in lines[real]]
 print("prefill, kv head 1 →", *each, f"and {int((~real).sum())} that fills up")
 
@@ -311,15 +315,15 @@ print("prefill, kv head 1 →", *each, f"and {int((~real).sum())} that fills up"
 #
 # Everything is there: a program has its queries, walks the tiles of its sequence, loads each, computes
 # scores (`query · key * scale`, times log2(e) for base 2), hides what a row may not see, and hands the
-# tile to `online_softmax`. Begin with `LOWEST`, not with -inf: a row that sees nothing in its first
-# tile would compute -inf minus -inf.
+# tile to `online_softmax`. Begin with `LOWEST` (-1e30), not with -inf: a row that sees nothing in its
+# first tile would compute -inf minus -inf.
 
-# %% [markdown] lang="ko" of="57f38a38"
+# %% [markdown] lang="ko" of="86c5a7f3"
 # ## 걷기
 #
 # 준비가 끝났습니다. 프로그램은 자기 쿼리를 가지고 시퀀스의 타일을 차례로 걷습니다. 타일을 읽고, 점수를
 # 계산하고(`query · key * scale`, 밑 2를 위해 log2(e)를 곱함), 행이 보면 안 되는 것을 가리고, 타일을
-# `online_softmax`에 넘깁니다. -inf가 아니라 `LOWEST`에서 시작하세요. 첫 타일에서 아무것도 보지 못하는 행은
+# `online_softmax`에 넘깁니다. -inf가 아니라 `LOWEST`(-1e30)에서 시작하세요. 첫 타일에서 아무것도 보지 못하는 행은
 # -inf - -inf를 계산하게 됩니다.
 
 # %% exercise="05.4"
@@ -437,10 +441,11 @@ reads_figure(
 # Linux, it comes with torch) the next cell gives your module to it, in a process of its own. With a
 # GPU it is compiled and run there, else Triton's own interpreter runs it. And it is compiled for two
 # kinds of GPU, A100 (8.0) and H100 (9.0), whether there is one or not: machine code says what a
-# program needs. *Registers* are a thread's own numbers, 255 at most; what doesn't fit is *spilled* to
-# memory, which is slow; *shared* is the fast memory of a program.
+# program needs. A program is run by 128 threads here, four *warps* of 32. *Registers* are a thread's own
+# numbers, 255 at most; what doesn't fit is *spilled* to memory, which is slow; *shared* is the fast
+# memory of a program.
 
-# %% [markdown] lang="ko" of="4521b6f4"
+# %% [markdown] lang="ko" of="d75a9476"
 # 블록마다 프로그램 둘, 곧 kv 헤드마다 하나씩이고, 어떤 프로그램도 다른 요청의 블록을 읽지 않습니다. 한
 # 행의 숫자를 더하면 그 부분의 토큰 수가 됩니다.
 #
@@ -449,9 +454,9 @@ reads_figure(
 # 쌍둥이는 Triton과 같은 코드를 실행하고 세지만 컴파일러는 아닙니다. Triton이 설치되어 있으면(Linux에서는
 # torch와 함께 설치됩니다) 다음 셀이 여러분의 모듈을 별도 프로세스에서 Triton에 넘깁니다. GPU가 있으면
 # 컴파일해 거기서 실행하고, 없으면 Triton의 인터프리터가 실행합니다. 그리고 GPU가 있든 없든 두 종류의 GPU,
-# A100(8.0)과 H100(9.0)용으로 컴파일합니다. 기계어가 프로그램에 필요한 것을 말해 줍니다. *레지스터*는 스레드
-# 자신의 숫자로 최대 255개이고, 다 들어가지 않으면 느린 메모리로 *흘러넘칩니다*(spill). *shared*는 프로그램의
-# 빠른 메모리입니다.
+# A100(8.0)과 H100(9.0)용으로 컴파일합니다. 기계어가 프로그램에 필요한 것을 말해 줍니다. 여기서 프로그램 하나는 스레드
+# 128개, 곧 32개씩인 *워프*(warp) 넷이 실행합니다. *레지스터*는 스레드 자신의 숫자로 최대 255개이고, 다 들어가지
+# 않으면 느린 메모리로 *흘러넘칩니다*(spill). *shared*는 프로그램의 빠른 메모리입니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook import my_kernels
@@ -476,7 +481,7 @@ else:
 # Such a table sees what no test of numbers sees. Add the values up by hand in 05.1,
 # `tl.sum(weights[:, :, None] * values[None, :, :], axis=1)` in place of `tl.dot`: as right on the twin
 # and in the interpreter, your check passes, and compiled for an A100 it spills thousands of bytes a
-# thread (with Triton 3).
+# thread (with Triton 3). Its registers may even look few then: what was spilled isn't counted there.
 #
 # ## Experiment A: bytes moved
 #
@@ -489,10 +494,11 @@ else:
 #
 # **Predict.** How many times the least possible does *a program a query head* move?
 
-# %% [markdown] lang="ko" of="d585b06e"
+# %% [markdown] lang="ko" of="704a48df"
 # 이런 표는 숫자를 보는 테스트가 못 보는 것을 봅니다. 05.1에서 `tl.dot` 대신
 # `tl.sum(weights[:, :, None] * values[None, :, :], axis=1)`로 직접 더해 보세요. 쌍둥이에서도 인터프리터에서도
-# 맞고 검사도 통과하지만, A100용으로 컴파일하면 스레드마다 수천 바이트가 흘러넘칩니다(Triton 3 기준).
+# 맞고 검사도 통과하지만, A100용으로 컴파일하면 스레드마다 수천 바이트가 흘러넘칩니다(Triton 3 기준). 그때 레지스터
+# 수는 오히려 적어 보일 수 있습니다. 흘러넘친 것은 거기에 들어가지 않기 때문입니다.
 #
 # ## 실험 A: 옮긴 바이트
 #
@@ -559,13 +565,15 @@ predict("05.split", low=1, high=64, unit="times sooner", step=1)
 # %% [markdown] lang="en"
 # **Run.** Modelled, not measured: bytes divided by bandwidth (3.35 TB/s), where each of the 132
 # multiprocessors (NVIDIA's H100 SXM5) draws an equal share, and one without a program draws none. Alone
-# one draws somewhat more than its share, so this flatters the split; launching kernels is left out.
+# one can draw several times its share of 25 GB/s, so this flatters the split: take the result for an
+# upper bound. Launching kernels is left out.
 # How many parts there are is what labkit chooses (`splits_for`), from shapes alone.
 
-# %% [markdown] lang="ko" of="41f7e6d2"
+# %% [markdown] lang="ko" of="ea006c7b"
 # **실행.** 잰 것이 아니라 계산한 것(modelled)입니다. 바이트를 대역폭(3.35TB/s)으로 나누되, 멀티프로세서
 # 132개(NVIDIA H100 SXM5)가 대역폭을 똑같이 나눠 쓰고 프로그램이 없는 것은 쓰지 않는다고 봅니다. 실제로는 혼자일 때
-# 자기 몫보다 조금 더 쓰므로 이 계산은 쪼개기에 유리하고, 커널을 띄우는 시간은 뺐습니다. 몇 부분으로 나눌지는
+# 자기 몫인 25GB/s의 몇 배를 쓸 수 있으므로 이 계산은 쪼개기에 유리합니다. 결과는 상한으로 보세요. 커널을 띄우는
+# 시간은 뺐습니다. 몇 부분으로 나눌지는
 # labkit이 모양만 보고 정하는 그대로입니다(`splits_for`).
 
 # %%
@@ -695,10 +703,10 @@ for name, lowest in (("-inf", -np.inf), ("LOWEST", -1e30)):
         empty = paged.online_softmax(
             nothing, twin.tensor(np.ones((4, 1), np.float32)), *map(twin.tensor, start)
         )
-        parts = [np.float32([3, empty[0][0]]), np.float32([2, empty[1][0]])]
-        acc = np.float32([[8], [empty[2][0, 0]]])
-        merged = paged.merge(*map(twin.tensor, (*parts, acc)))
-    print(f"begin with {name:6}: empty part {float(empty[1][0])}, merged {float(merged[0])}")
+        most, total, acc = (x.item() for x in empty)
+        parts = np.float32([3, most]), np.float32([2, total]), np.float32([[8], [acc]])
+        merged = paged.merge(*map(twin.tensor, parts))
+    print(f"begin with {name:6}: empty part {total}, merged {merged.item()}")
 
 # %% [markdown] lang="en"
 # **3. A slot that is masked too late.** Read everything, and give what lies behind the end the weight 0:

@@ -1,5 +1,8 @@
 """The kernels of the GPU on the NumPy twin of Triton's language: right, and their reads counted."""
 
+import re
+from types import ModuleType
+
 import numpy as np
 import pytest
 from test_attention import Case
@@ -7,6 +10,7 @@ from test_attention import Case
 from labkit.kernels.gpu import twin
 from labkit.workbook import cut, parts
 
+tl = None  # of a notebook, in a test
 PAGED = "labkit.kernels.gpu.paged"
 NO_WINDOW = 2**30
 
@@ -84,3 +88,62 @@ def test_what_is_out_of_bounds_is_named(paged):
 def test_shapes_are_powers_of_two_as_in_triton():
     with pytest.raises(ValueError, match="range is 12"):
         twin.arange(0, 12)
+
+
+def test_a_mask_is_of_bools_as_in_triton():
+    @twin.jit
+    def kernel(x):
+        twin.store(x + twin.arange(0, 2), 1, mask=twin.load(x + twin.arange(0, 2)))
+
+    with pytest.raises(ValueError, match="Mask must have boolean scalar type"):
+        kernel[1,](np.ones(2, np.int32))
+
+
+REFUSED = {
+    "unsupported tensor index: -1": lambda x: x[-1],
+    "unsupported tensor index: slice": lambda x: x[1:],
+    "there is tl.dot": lambda x: x @ x,
+    "it has .to": lambda x: x.astype(np.float16),
+    "no tl.tanh; it has arange": lambda x: twin.tanh(x),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_numpy_can_and_triton_cannot_is_refused(why):
+    with pytest.raises((AttributeError, TypeError, ValueError), match=re.escape(why)):
+        REFUSED[why](twin.tensor([1.0, 2.0]))
+
+
+def test_names_and_options_of_triton_are_there():
+    x = twin.tensor(np.float32([[1, 2], [4, 8]]))
+    assert twin.max(x).item() == x.max().item() == 8
+    assert twin.sum(x, axis=1, keep_dims=True).shape == x.sum(1, keep_dims=True).shape == (2, 1)
+    assert twin.min(x, 0).tolist() == [1, 2]
+    assert twin.math.log2(x).tolist() == twin.log2(x).tolist() == [[0, 1], [2, 3]]
+    assert twin.expand_dims(x, 1).shape == (2, 1, 2)
+    assert x.trans().tolist() == [[1, 4], [2, 8]]
+    assert twin.cast(x, twin.float16).dtype == np.float16
+    assert twin.dot(x, x, allow_tf32=False, out_dtype=twin.float32)[None].shape == (1, 2, 2)
+    assert [*twin.range(0, twin.tensor(2), num_stages=2)] == [0, 1]
+    assert str(x) == repr(x) == "[[1. 2.]\n [4. 8.]]"
+
+
+def test_every_name_that_the_twin_tells_is_there_and_is_triton_s():
+    names = twin.NAMES.split()
+    assert all(hasattr(twin, name) for name in names)
+    language = pytest.importorskip("triton.language", reason="triton is there on Linux only")
+    assert all(hasattr(language, name) for name in names)
+
+
+def test_a_kernel_of_the_twin_runs_after_its_cells_have_imported_triton(monkeypatch):
+    other = ModuleType("triton.language")
+    monkeypatch.setitem(globals(), "tl", other)
+
+    @twin.jit
+    def kernel(x):
+        tl.store(x + tl.arange(0, 2), 7)
+
+    x = np.zeros(2)
+    kernel[1,](x)
+    assert x.tolist() == [7, 7]
+    assert globals()["tl"] is other

@@ -5,8 +5,19 @@ import sys
 
 import pytest
 
-from labkit.workbook import cut, fakes_kernels, my_kernels, parts
+from labkit.workbook import (
+    catalogue,
+    checker,
+    cut,
+    fakes_kernels,
+    findings,
+    my_kernels,
+    parts,
+    registry,
+    report,
+)
 from labkit.workbook.fakes_kernels import NAN, cell, numbers, place, span
+from labkit.workbook.parts import Hole
 
 PAGED = "labkit.kernels.gpu.paged"
 CHECK_ALL = """
@@ -75,3 +86,69 @@ def test_what_triton_says_of_a_wrong_module_is_passed_on():
     wrong = fresh("weights = tl.exp2(scores", "weights = tl.no_such_function(scores")
     with pytest.raises(RuntimeError, match="no_such_function"):
         my_kernels.errors(wrong)
+
+
+def test_the_reason_of_a_refusal_is_the_innermost_one_and_the_line_is_named():
+    try:
+        try:
+            try:
+                raise AssertionError("Both operands must be same dtype")
+            except AssertionError as error:
+                raise RuntimeError("at 3:4:\n    a = 1\n    b = dot(a)\n    ^\nwhy") from error
+        except RuntimeError:
+            raise RuntimeError("at 1:0:\nwalk(\n^\nwhy") from None
+    except RuntimeError as error:
+        said = my_kernels.innermost(error)
+    assert said == "AssertionError: Both operands must be same dtype\nin the line: b = dot(a)"
+
+
+def test_what_the_compiler_refuses_is_passed_on_with_its_reason():
+    pytest.importorskip("triton", reason="triton is there on Linux only")
+    unlike = fresh("tl.dot(query, tl.trans", "tl.dot(query.to(tl.float32), tl.trans")
+    with pytest.raises(RuntimeError, match=r"same dtype.*\nin the line: scores = ") as caught:
+        my_kernels.needs(unlike, ["decode"], [80])
+    assert "decode_kernel" not in str(caught.value)
+
+
+def test_the_twin_in_a_check_names_what_it_lacks():
+    module, _ = fakes_kernels.on_twin(fresh("tl.exp2(most - largest)", "tl.tanh(most - largest)"))
+    with pytest.raises(AttributeError, match="no tl.tanh; it has arange"):
+        module.merge(*fakes_kernels.tensors([0], [1], [[1]]))
+
+
+def test_what_was_found_out_of_bounds_is_told_in_the_table():
+    found = {"out of bounds": "program 0 reads kv before its beginning"}
+    table = report.comparison({"keys": [], "reads": {}}, found, ["", "expected", "yours"])
+    assert [row[0] for row in table.rows] == ["out of bounds"]
+
+
+def test_a_name_that_no_kernel_knows_gets_its_own_advice():
+    item = registry.exercises()["05.5"]
+    text = Hole.of(item).reference.replace("tl.exp2", "np.exp2")
+    said = repr(findings.report(item, checker.check_cell(item, text, 5.0), 5.0))
+    assert catalogue.text("05.unknown", names="`np`", module=item.module) in said
+
+
+def test_reads_are_left_open_where_a_window_hides_tokens():
+    walked = fakes_kernels.walk(fresh(), [5, 2], [4, 7], [(0, 2)], window=3, exact=False)
+    assert "reads" not in walked
+    assert walked["dtypes"] == ["float32"] * 3
+
+
+def test_alike_rows_are_not_drawn():
+    assert fakes_kernels.drawn_rows([[1.0]], [[1.0]], "sums") is None
+
+
+NOT_COMPILED = {
+    "break": "while True:\n        break",
+    "import numpy as np": "import numpy as np",
+    "lambda x: x": "most = (lambda x: x)(most)",
+}
+
+
+@pytest.mark.parametrize("said", NOT_COMPILED)
+def test_python_that_triton_does_not_compile_is_refused_in_a_check(said):
+    begin = "    largest = tl.max(most, axis=0)\n"
+    module = fresh(begin, f"    {NOT_COMPILED[said]}\n{begin}")
+    with pytest.raises(NotImplementedError, match=f"in a kernel: {said}$"):
+        fakes_kernels.on_twin(module)

@@ -7,7 +7,7 @@ import torch
 
 from labkit.kernels.gpu import paged
 
-LEAST_ROWS = 16  # of a product of matrices
+LEAST_ROWS = 16  # tensor cores work on so many at a time
 TILE_NUMBERS = {2: 8192, 4: 2048}  # in the keys of a tile, by their bytes: more would spill
 MOST_SPLITS = 64
 PROGRAMS_PER_PROCESSOR = 4  # of a GPU's multiprocessors, so that there is work while some wait

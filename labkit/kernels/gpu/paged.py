@@ -27,8 +27,8 @@ def query_rows(
 
     Row i is head i % GROUP of the GROUP query heads that share `kv_head`, of token
     `token + i // GROUP` of the flat batch. `lines` are the rows of head_dim in q where these
-    queries lie. `real` are the rows of whole tokens among the first `num_tokens`; others only
-    fill up the shape.
+    queries lie. `real` (bool) are the rows of whole tokens among the first `num_tokens`; others
+    only fill up the shape.
     """
     rows = tl.arange(0, ROWS)
     tokens = token + rows // GROUP
@@ -56,7 +56,7 @@ def load_tile(
     `table` points at its block table, `kv` at a layer `[num_blocks, 2, KV_HEADS, BLOCK_SIZE,
     HEAD_DIM]`: in each block all keys, head after head, and then all values. Tokens that are not
     `there` (bool) have no block: nothing is read for them, and their numbers are 0. A table may
-    hold 32-bit numbers, and a layer more numbers than 32 bits can count.
+    hold 32-bit numbers, and a layer more numbers than 32 bits can count. Tiles have its dtype.
     """
     blocks = tl.load(table + places // BLOCK_SIZE, mask=there, other=0).to(tl.int64)
     lines = (blocks * 2 * KV_HEADS + kv_head) * BLOCK_SIZE + places % BLOCK_SIZE
@@ -72,7 +72,8 @@ def online_softmax(scores, values, most, total, acc):
     `scores` `[ROWS, TILE]` are logarithms to base 2, -inf where a query doesn't see a key;
     `values` `[TILE, DIM]`. So far `most` `[ROWS]` is the largest score, `total` `[ROWS]` the sum
     of the weights 2 ** (score - most), and `acc` `[ROWS, DIM]` the sum of the values with these
-    weights, not divided yet. When a larger score comes, what was added up is scaled down.
+    weights, not divided yet. When a larger score comes, what was added up is scaled down. These
+    three are float32, whatever `values` are.
     """
     largest = tl.maximum(most, tl.max(scores, axis=1))
     weights = tl.exp2(scores - largest[:, None])
@@ -93,8 +94,8 @@ def walk(
 
     Tile t holds the tokens at places t * TILE and following. Row i sees the places up to its own,
     `seen[i]`, and of these the last `window`. Scores are query · key * scale, here to base 2
-    (LOG2_E). What lies behind the last place that any row sees is not read. Returns (most, total,
-    acc) as `online_softmax` does, which begin at LOWEST, 0 and 0.
+    (LOG2_E). What lies behind the last place that any row sees is not read; what no window reaches
+    any more may be. Returns (most, total, acc) as `online_softmax`; they begin at LOWEST, 0 and 0.
     """
     most = tl.full([ROWS], LOWEST, tl.float32)
     total, acc = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, DIM], tl.float32)
@@ -114,8 +115,8 @@ def walk(
 
 @jit
 def merge(most, total, acc):
-    """One result `[DIM]` from the parts of a context: `most` and `total` `[PARTS]`, `acc`
-    `[PARTS, DIM]`, as `walk` leaves them.
+    """One result `[DIM]`, float32, from the parts of a context: `most` and `total` `[PARTS]`,
+    `acc` `[PARTS, DIM]`, as `walk` leaves them.
 
     A part that had nothing to see has a `most` of LOWEST and a `total` of 0, and counts for
     nothing.
@@ -138,9 +139,9 @@ def decode_kernel(
 
     Program (i, kv_head, split) computes the GROUP query heads of one kv head of request
     `requests[i]`, whose new token is row `tokens[i]` of q, over its part of the context. The heads
-    are filled up to ROWS, the least that a product has. With one split it writes `out`; else
-    maxima and totals `[n, heads, SPLITS]` and parts `[n, heads, SPLITS, HEAD_DIM]`, in float32,
-    for `merge_kernel`.
+    are filled up to ROWS, since tensor cores work on 16 rows at a time. With one split it writes
+    `out`; else maxima and totals `[n, heads, SPLITS]` and parts `[n, heads, SPLITS, HEAD_DIM]`, in
+    float32, for `merge_kernel`.
     """
     i, kv_head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     request, token = tl.load(requests + i), tl.load(tokens + i)

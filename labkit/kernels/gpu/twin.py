@@ -6,9 +6,11 @@ So a kernel runs where Triton isn't installed, and what it does can be counted a
 GPU-Puzzles, Rush). Names and meanings are Triton's.
 """
 
+import builtins
 import itertools
 import sys
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -23,10 +25,41 @@ class constexpr:  # noqa: N801, Triton's name
 
 
 class Tensor(np.ndarray):
-    """An array with the one method that Triton's tensors have beside the operators."""
+    """An array with methods of Triton's tensors, which refuses what NumPy can and Triton can't."""
 
     def to(self, dtype) -> "Tensor":
-        return self.astype(dtype)
+        return tensor(np.asarray(self).astype(dtype))
+
+    def trans(self) -> "Tensor":
+        return tensor(np.asarray(self).T)
+
+    def max(self, axis=None, keep_dims=False) -> "Tensor":
+        return tensor(np.asarray(self).max(axis, keepdims=keep_dims))
+
+    def min(self, axis=None, keep_dims=False) -> "Tensor":
+        return tensor(np.asarray(self).min(axis, keepdims=keep_dims))
+
+    def sum(self, axis=None, keep_dims=False) -> "Tensor":
+        return tensor(np.asarray(self).sum(axis, keepdims=keep_dims))
+
+    def astype(self, *_):
+        raise AttributeError("a tensor of Triton has no astype; it has .to(dtype)")
+
+    def __matmul__(self, other):
+        raise TypeError("a tensor of Triton has no operator @; there is tl.dot")
+
+    __rmatmul__ = __imatmul__ = __matmul__
+
+    def __getitem__(self, index):
+        for one in index if isinstance(index, tuple) else (index,):
+            if one is not None and one != slice(None):
+                raise ValueError(f"unsupported tensor index: {one}; Triton takes : and None")
+        return super().__getitem__(index)
+
+    def __repr__(self) -> str:
+        return str(np.asarray(self))
+
+    __str__ = __repr__
 
 
 def tensor(values) -> Tensor:
@@ -88,8 +121,10 @@ class Running:
 
 def note(pointer: Pointer, kind: str, mask) -> np.ndarray:
     """Writes an access down; returns the offsets, 0 where the mask rules them out."""
-    offsets = np.asarray(pointer.offsets)
-    offsets, wanted = np.broadcast_arrays(offsets, True if mask is None else np.asarray(mask))
+    mask = np.asarray(True if mask is None else mask)
+    if mask.dtype != bool:
+        raise ValueError("Mask must have boolean scalar type")  # Triton's words
+    offsets, wanted = np.broadcast_arrays(pointer.offsets, mask)
     touched = offsets[wanted]
     if touched.size and not 0 <= touched.min() <= touched.max() < pointer.array.size:
         raise OutOfBounds(
@@ -132,26 +167,22 @@ def full(shape, value, dtype) -> Tensor:
     return tensor(np.full(shape, value, dtype))
 
 
-def dot(left, right, acc=None, input_precision: str = "tf32") -> Tensor:
+def dot(left, right, acc=None, input_precision="", allow_tf32=None, out_dtype=float32) -> Tensor:
     """Added up in float32, as Triton does."""
     product = np.asarray(left, np.float32) @ np.asarray(right, np.float32)
-    return tensor(product if acc is None else acc + product)
+    return tensor(product.astype(out_dtype) if acc is None else np.asarray(acc) + product)
 
 
-def trans(values) -> Tensor:
-    return tensor(np.asarray(values).T)
+def expand_dims(values, axis) -> Tensor:
+    return tensor(np.expand_dims(np.asarray(values), axis))
 
 
 def where(condition, one, other) -> Tensor:
     return tensor(np.where(condition, one, other))
 
 
-def sum(values, axis: int) -> Tensor:
-    return tensor(np.asarray(values).sum(axis=axis))
-
-
-def max(values, axis: int) -> Tensor:
-    return tensor(np.asarray(values).max(axis=axis))
+# These are functions as well.
+cast, trans, max, min, sum = Tensor.to, Tensor.trans, Tensor.max, Tensor.min, Tensor.sum
 
 
 def maximum(one, other) -> Tensor:
@@ -162,16 +193,35 @@ def minimum(one, other) -> Tensor:
     return tensor(np.minimum(one, other))
 
 
-def exp(values) -> Tensor:
-    return tensor(np.exp(np.asarray(values)))
+def _of_each(function):
+    return lambda values: tensor(function(np.asarray(values)))
 
 
-def exp2(values) -> Tensor:
-    return tensor(np.exp2(np.asarray(values)))
+exp, exp2, log, log2, sqrt = map(_of_each, (np.exp, np.exp2, np.log, np.log2, np.sqrt))
+math = SimpleNamespace(exp=exp, exp2=exp2, log=log, log2=log2, sqrt=sqrt)
+
+
+def range(*numbers, **_):  # noqa: A001, Triton's name; its options are for the compiler
+    return builtins.range(*map(int, numbers))
+
+
+static_range = range
 
 
 def cdiv(number, step):
     return (number + step - 1) // step
+
+
+NAMES = (
+    "arange cast cdiv constexpr dot exp exp2 expand_dims float16 float32 full int32 int64 load log "
+    "log2 math max maximum min minimum program_id range sqrt static_range store sum trans where "
+    "zeros"
+)
+
+
+def __getattr__(name: str):
+    """For a name of Triton's that is not here, or of nobody's."""
+    raise AttributeError(f"labkit's twin of Triton has no tl.{name}; it has {NAMES}")
 
 
 def jit(function):
@@ -212,15 +262,19 @@ def launch(function, grid: tuple[int, ...], *arguments, names=(), **options) -> 
             value = Pointer(name, value.reshape(-1))
         passed.append(value)
     options = {k: v for k, v in options.items() if k not in ("num_warps", "num_stages")}
-    before = Running.program, Running.trace
+    before, its_tl = (Running.program, Running.trace), code.__globals__.get("tl")
+    if getattr(its_tl, "__name__", "") == "triton.language":  # another cell has imported Triton's
+        code.__globals__["tl"] = sys.modules[__name__]
     try:
         Running.trace = trace
-        for program in itertools.product(*map(range, grid)):
+        for program in itertools.product(*map(builtins.range, grid)):
             Running.program = (*program, 0, 0)[:3]
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 code(*passed, **options)
     finally:
         Running.program, Running.trace = before
+        if its_tl is not None:
+            code.__globals__["tl"] = its_tl
     return trace
 
 

@@ -14,7 +14,7 @@ from labkit.kernels.gpu import twin
 from labkit.kernels.gpu.twin import Trace
 
 NO_WINDOW = 2**30
-LEAST_ROWS = 4  # the twin takes fewer than a GPU, whose products have 16 rows
+LEAST_ROWS = 4  # the twin takes fewer than the 16 that tensor cores work on
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ HERE = [True] * 4
 
 
 def _load(tables, places, there, *, num_blocks=6, kv_heads=1, block_size=4, head_dim=1,
-          written=None, **options):  # fmt: skip
+          written=None, dtype="float32", **options):  # fmt: skip
     def observe(part):
         from labkit.workbook.fakes_kernels import named_pool, read_tile
 
-        kv = named_pool(num_blocks, kv_heads, block_size, head_dim, written)
+        kv = named_pool(num_blocks, kv_heads, block_size, head_dim, written, dtype)
         return read_tile(part, kv, tables, places, there, **options)
 
     return observe
@@ -32,12 +32,13 @@ def _load_huge(block):
     return observe
 
 
-def _tile(keys, reads, num_bytes):
+def _tile(keys, reads, num_bytes, dtype="float32"):
     """What is expected: `keys` by their names, 0 for what isn't there; a value is half more."""
     values = [key + 0.5 if key is not None else 0.0 for key in keys]
     return {
         "keys": [[float(key or 0)] for key in keys],
         "values": [[value] for value in values],
+        "dtypes": [dtype] * 2,
         OTHERS: [],
         "reads": {"0": reads},
         "bytes read": num_bytes,
@@ -89,6 +90,7 @@ LOAD = Exercise(
             {
                 "keys": [[300.0 + slot] * 3 + [0.0] for slot in range(4)],
                 "values": [[300.5 + slot] * 3 + [0.0] for slot in range(4)],
+                "dtypes": ["float32"] * 2,
                 OTHERS: [],
                 "reads": {"0": {"3": "0-3"}},
                 "bytes read": 96,
@@ -111,6 +113,12 @@ LOAD = Exercise(
             "last_row",
             _load([[5], [2]], [*range(8)], [True] * 4 + [False] * 4, row=1),
             _tile([200, 201, 202, 203] + [None] * 4, {"2": "0-3"}, 32),
+            draw_tile,
+        ),
+        Case(
+            "half_precision",
+            _load([[5, 2]], [4, 5, 6, 7], [True, True, False, False], dtype="float16"),
+            _tile([200, 201, None, None], {"2": "0-1"}, 8, "float16"),
             draw_tile,
         ),
         Case(

@@ -1,6 +1,6 @@
 """Notebook 05, the softmax in pieces: `online_softmax` and `merge`."""
 
-from labkit.workbook.fakes_kernels import LOWEST
+from labkit.workbook.fakes_kernels import LOWEST, drawn_rows
 from labkit.workbook.registry import Case, Exercise, Mistake
 
 INF = float("inf")
@@ -10,7 +10,7 @@ def _take(scores, values, most, total, acc, dtype="float32"):
     """One tile is taken into account; `values` `[TILE, DIM]` of `dtype`."""
 
     def observe(part):
-        from labkit.workbook.fakes_kernels import numbers, on_twin, quiet, tensors
+        from labkit.workbook.fakes_kernels import dtypes, numbers, on_twin, quiet, tensors
 
         module, unlike = on_twin(part)
         given = tensors(scores, most, total, acc)
@@ -18,25 +18,27 @@ def _take(scores, values, most, total, acc, dtype="float32"):
         with quiet():
             found = module.online_softmax(given[0], tile, *given[1:])
         names = ("largest", "total", "sum of values")
-        return {**dict(zip(names, map(numbers, found), strict=True)), "unlike dtypes": unlike}
+        said = dict(zip(names, map(numbers, found), strict=True))
+        return said | {"dtypes": dtypes(found), "unlike dtypes": unlike}
 
     return observe
 
 
 def _state(largest, total, acc):
-    return {"largest": largest, "total": total, "sum of values": acc, "unlike dtypes": []}
+    said = {"largest": largest, "total": total, "sum of values": acc}
+    return said | {"dtypes": ["float32"] * 3, "unlike dtypes": []}
 
 
 def _draw(expected, found):
     """A row for each query: the largest score, the total, the sum of the values."""
-    from labkit.workbook import drawings
 
     def rows(answer):
         each = (answer["largest"], answer["total"], answer["sum of values"])
         return [[most, total, *acc] for most, total, acc in zip(*each, strict=True)]
 
-    name = "largest, total, sums of values; a row a query"
-    return drawings.rows(rows(expected), rows(found), name=name)
+    return drawn_rows(
+        rows(expected), rows(found), "largest, total, sums of values; a row a query"
+    )  # fmt: skip
 
 
 NOTHING = ([LOWEST], [0.0], [[0.0]])
@@ -98,8 +100,7 @@ ONLINE = Exercise(
         Case(
             "half_precision",
             _take([[1, 2]], [[4], [8]], *FOUR, dtype="float16"),
-            _state([3.0], [2.625], [[9.0]]),
-            _draw,
+            _state([3.0], [2.625], [[9.0]]),  # no picture: what goes wrong is a dtype
         ),
     ),
     mistakes=(
@@ -128,22 +129,21 @@ ONLINE = Exercise(
 
 def _merge(most, total, acc):
     def observe(part):
-        from labkit.workbook.fakes_kernels import numbers, on_twin, quiet, tensors
+        from labkit.workbook.fakes_kernels import dtypes, numbers, on_twin, quiet, tensors
 
         module, _ = on_twin(part)
         with quiet():
-            return {"result": numbers(module.merge(*tensors(most, total, acc)))}
+            result = module.merge(*tensors(most, total, acc))
+        return {"result": numbers(result), "dtype": dtypes([result])[0]}
 
     return observe
 
 
 def _merged(name, most, total, acc, result):
     def draw(expected, found):
-        from labkit.workbook import drawings
+        return drawn_rows(expected["result"], found["result"], "the merged result")
 
-        return drawings.rows(expected["result"], found["result"], name="the merged result")
-
-    return Case(name, _merge(most, total, acc), {"result": result}, draw)
+    return Case(name, _merge(most, total, acc), {"result": result, "dtype": "float32"}, draw)
 
 
 MERGE = Exercise(
@@ -160,8 +160,9 @@ MERGE = Exercise(
         _merged("a_larger_score", [1, 3], [4, 1], [[8, 4], [2, 6]], [2.0, 3.5]),
         _merged("four_parts", [2, 0, 1, 2], [1, 4, 2, 1], [[1], [4], [2], [4]], [1.75]),
         _merged("large_scores", [2000, 1999], [1, 2], [[4], [2]], [2.5]),
+        _merged("far_apart", [0, -200], [1, 2], [[4], [2]], [4.0]),
         _merged("empty_part", [3, LOWEST], [2, 0], [[8, 4], [0, 0]], [4.0, 2.0]),
-        _merged("empty_first", [LOWEST, -50], [0, 1], [[0], [7]], [7.0]),
+        _merged("empty_first", [LOWEST, -200], [0, 1], [[0], [7]], [7.0]),
     ),
     mistakes=(
         Mistake(
@@ -196,6 +197,7 @@ MERGE = Exercise(
         Mistake("total_without_weights", (("total * weights", "total"),)),
         Mistake("natural_exponent", (("tl.exp2(most", "tl.exp(most"),)),
         Mistake("largest_not_taken_off", (("tl.exp2(most - largest)", "tl.exp2(most)"),)),
+        Mistake("smallest_taken", (("tl.max(most", "tl.min(most"),)),
         Mistake(
             "empty_part_is_no_number",
             (

@@ -1,6 +1,6 @@
 """Notebook 05, a program's queries and its walk of a block table: `query_rows` and `walk`."""
 
-from labkit.workbook.fakes_kernels import draw_weights
+from labkit.workbook.fakes_kernels import WEIGHTS, draw_weights, drawn_rows
 from labkit.workbook.registry import Case, Exercise, Mistake
 
 
@@ -13,15 +13,16 @@ def _rows(kv_heads, group, rows, token=0, num_tokens=1):
         from labkit.workbook.fakes_kernels import on_twin
 
         module, _ = on_twin(part)
-        heads, said, stands = kv_heads * group, [], []
+        heads, said, stands, masks = kv_heads * group, [], [], set()
         for kv_head in range(kv_heads):
             found = module.query_rows(token, num_tokens, kv_head, kv_heads, group, rows)
             tokens, lines, real = (np.asarray(x) for x in found)
+            masks.add(str(real.dtype))
             each = zip(tokens.tolist(), lines.tolist(), real.tolist(), strict=True)
             each = [(t, line) if is_real else None for t, line, is_real in each]
             said.append([f"t{e[1] // heads} h{e[1] % heads}" if e else "-" for e in each])
             stands.append([e[0] for e in each if e])
-        return {"queries": said, "tokens": stands}
+        return {"queries": said, "tokens": stands, "dtype of real": sorted(masks)}
 
     return observe
 
@@ -34,12 +35,11 @@ def _program(*queries):
 def _queries(name, observe, *programs):
     tokens = [[int(q.split(".")[0]) for q in program if q != "-"] for program in programs]
     expected = {"queries": [_program(*p) for p in programs], "tokens": tokens}
+    expected["dtype of real"] = ["bool"]
 
     def draw(expected, found):
-        from labkit.workbook import drawings
-
         name = "query (token, head) of each row of each program"
-        return drawings.rows(expected["queries"], found["queries"], name=name)
+        return drawn_rows(expected["queries"], found["queries"], name)
 
     return Case(name, observe, expected, draw)
 
@@ -119,15 +119,19 @@ def _walk(*arguments, **options):
 
 
 def _seen(reads, num_bytes, *weights, largest=None, total=None):
-    """Expected: of each row the weights of the tokens; a row that saw none has LOWEST."""
-    return {
+    """Expected: of each row the weights of the tokens; a row that saw none has LOWEST. Without
+    `reads` it is open what is read."""
+    expected = {
         "largest": largest or [0.0 if any(row) else "LOWEST" for row in weights],
         "total": total or [float(sum(row)) for row in weights],
-        "weight of each token": [[float(weight) for weight in row] for row in weights],
-        "reads": {str(program): blocks for program, blocks in enumerate(reads)},
-        "bytes read": num_bytes,
+        WEIGHTS: [[float(weight) for weight in row] for row in weights],
         "unlike dtypes": [],
+        "dtypes": ["float32"] * 3,
     }
+    if reads is None:
+        return expected
+    reads = {str(program): blocks for program, blocks in enumerate(reads)}
+    return expected | {"reads": reads, "bytes read": num_bytes}
 
 
 TOKEN = 2 * 16 * 4  # bytes of a key and a value
@@ -209,17 +213,45 @@ WALK = Exercise(
         ),
         Case(
             "window",
-            _walk([5, 2, 1], [9], [(1, 3)], window=4),
-            _seen([{"1": "0-1", "2": "0-3"}], 6 * TOKEN, [0] * 6 + [1] * 4),
+            _walk([5, 2, 1], [9], [(1, 3)], window=4, exact=False),
+            _seen(None, None, [0] * 6 + [1] * 4),
             draw_weights,
         ),
         Case(
             "blind_at_first",  # the second query sees nothing of the first tile
-            _walk([5, 2], [4, 7], [(0, 2)], window=3),
-            _seen(
-                [{"2": "0-3", "5": "0-3"}], 8 * TOKEN,
-                [0, 0, 1, 1, 1, 0, 0, 0], [0] * 5 + [1] * 3,
-            ),
+            _walk([5, 2], [4, 7], [(0, 2)], window=3, exact=False),
+            _seen(None, None, [0, 0, 1, 1, 1, 0, 0, 0], [0] * 5 + [1] * 3),
+            draw_weights,
+        ),
+        Case(
+            "sees_nothing",  # of its part: the first query
+            _walk([5, 2], [2, 6], [(1, 2)]),
+            _seen([{"2": "0-2"}], 3 * TOKEN, [0] * 7, [0, 0, 0, 0, 1, 1, 1]),
+            draw_weights,
+        ),
+        Case(
+            "filled_up",  # rows that only fill up have a place of 0
+            _walk([5, 2], [4, 5, 0, 0], [(0, 2)]),
+            _seen([{"2": "0-1", "5": "0-3"}], 6 * TOKEN, [1] * 5 + [0], [1] * 6,
+                  [1] + [0] * 5, [1] + [0] * 5),
+            draw_weights,
+        ),
+        Case(
+            "second_head",
+            _walk([5, 2], [5], [(0, 2)], kv_heads=2),
+            _seen([{"2": "h1 0-1", "5": "h1 0-3"}], 6 * TOKEN, [1] * 6),
+            draw_weights,
+        ),
+        Case(
+            "odd_head_size",
+            _walk([2], [3], [(0, 1)], head_dim=12),
+            _seen([{"2": "0-3"}], 4 * TOKEN * 12 // 16, [1] * 4),
+            draw_weights,
+        ),
+        Case(
+            "half_precision",
+            _walk([2], [3], [(0, 1)], dtype="float16"),
+            _seen([{"2": "0-3"}], 2 * TOKEN, [1] * 4),
             draw_weights,
         ),
     ),
