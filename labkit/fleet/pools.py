@@ -48,7 +48,7 @@ class Pools(Router):
         At home is the dedicated pool for an urgent request, else the shared one; away is the
         other pool. `least_loaded` gives the index of a pool's healthy replica with the fewest
         tokens, or None when it has none: a pool that is lost altogether is replaced by the
-        other, whatever the rules say. Raises NoReplica when no replica is healthy.
+        other, whatever the rules say. Raises NoReplica (`nobody` makes it) when none is healthy.
         """
         urgent = self.is_urgent(request)
         home = self.least_loaded(replicas, DEDICATED if urgent else SHARED)

@@ -32,10 +32,10 @@ def lists(expected, found, name: str, row: str):
     return _picture(name, (row, "entry"), _grid_of_tables, expected, found)
 
 
-def schedule(expected, found):
+def schedule(expected, found, name: str = "schedule", axes=("request", "step")):
     """A `Picture` of two lists of steps, each `{request: number of tokens}` or
     `{"tokens": {request: number}, "preempted": [request, ...]}`."""
-    return _picture("schedule", ("request", "step"), _grid_of_steps, expected, found)
+    return _picture(name, axes, _grid_of_steps, expected, found)
 
 
 def _picture(name, axes, grid_of, expected, found, block_size=None):

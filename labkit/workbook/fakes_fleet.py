@@ -14,18 +14,27 @@ def victims(part, budget: int, entries: Sequence[tuple], needed: int) -> dict:
     shelf = part.Shelf(budget)
     for name, num_bytes, num_pins, state in entries:
         shelf.entries[name] = part.Entry(name, num_bytes, num_pins, part.State(state))
+    before = _told_of(shelf)
     leaving = shelf.victims(needed)
-    if leaving is None:
-        return {"leave": "None", "stay": [*shelf.entries]}
-    names = [entry.name for entry in leaving]
-    return {"leave": names, "stay": [name for name in shelf.entries if name not in names]}
+    names = [] if leaving is None else [entry.name for entry in leaving]
+    found = {
+        "leave": "None" if leaving is None else names,
+        "stay": [name for name in shelf.entries if name not in names],
+    }
+    after = _told_of(shelf)  # asking changes nothing: who asks has them leave
+    return found if after == before else found | {"shelf": after}
+
+
+def _told_of(shelf) -> list[str]:
+    return [f"{e.name}: {e.state}, {e.num_bytes} bytes, {e.num_pins} pins"
+            for e in shelf.entries.values()]
 
 
 class HeldLoader:
     """Loads when the story says so, and writes down what it was asked to do."""
 
-    def __init__(self, sizes: dict[str, int]):
-        self.sizes, self.events = sizes, []
+    def __init__(self, sizes: dict[str, int], spare: int = 0):
+        self.sizes, self.spare, self.events = sizes, spare, []
         self.loading: dict[str, asyncio.Future] = {}
 
     async def estimate(self, name: str) -> int:
@@ -41,10 +50,10 @@ class HeldLoader:
         self.events.append(f"unload {entry.name}")
 
     def spare_bytes(self) -> int:
-        return 0
+        return self.spare
 
 
-def acquired(part, actions: Sequence[tuple], budget: int = 2) -> dict:
+def acquired(part, actions: Sequence[tuple], budget: int = 2, spare: int = 0) -> dict:
     """What callers of `ModelCache.acquire` saw after each action, and what was loaded.
 
     Actions: ("asks", caller, model); ("loaded", model); ("fails", model); ("cancelled", caller);
@@ -52,16 +61,16 @@ def acquired(part, actions: Sequence[tuple], budget: int = 2) -> dict:
     """
     loop = asyncio.new_event_loop()
     try:
-        return loop.run_until_complete(_story(part, actions, budget))
+        return loop.run_until_complete(_story(part, actions, budget, spare))
     finally:
         with suppress(RuntimeError):
             loop.run_until_complete(_ended(loop))
         loop.close()
 
 
-async def _story(part, actions, budget) -> dict:
+async def _story(part, actions, budget, spare) -> dict:
     models = {model for what, *_, model in actions if what == "asks"}
-    loader = HeldLoader({name: 1 + name.isupper() for name in models})
+    loader = HeldLoader({name: 1 + name.isupper() for name in models}, spare)
     cache, begun = part.ModelCache(budget, loader), []
     begin = cache._begin
 

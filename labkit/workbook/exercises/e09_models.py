@@ -45,7 +45,7 @@ VICTIMS = Exercise(
         Case("just_enough", _asked(9, 6, A, B, C), _leave("a b", "c"), _draw_shelf),
         Case("one_too_few", _asked(9, 4, A, B, C), _leave("a b", "c"), _draw_shelf),
         Case(
-            "bytes", _asked(12, 6, A, _idle("large", 8)), _leave("a large"), _draw_shelf
+            "bytes", _asked(12, 10, A, _idle("large", 8)), _leave("a large"), _draw_shelf
         ),
         Case("oldest_is_large", _asked(12, 3, _idle("large", 8), A), _leave("large", "a"),
              _draw_shelf),
@@ -65,6 +65,10 @@ VICTIMS = Exercise(
         Case("waiting", _asked(9, 3, ("late", 3, 1, "waiting"), A, B), _leave("", "late a b"),
              _draw_shelf),
         Case("waiting", _asked(6, 3, ("gone", 3, 0, "waiting"), A, B), _leave("a", "gone b"),
+             _draw_shelf),
+        Case("leaving", _asked(9, 3, ("old", 3, 0, "leaving"), A, B), _leave("", "old a b"),
+             _draw_shelf),
+        Case("leaving", _asked(6, 3, ("old", 3, 0, "leaving"), A, B), _leave("a", "old b"),
              _draw_shelf),
         Case("not_enough", _asked(9, 7, _used("chat", 3), B, C), _leave("None", "chat b c"),
              _draw_shelf),
@@ -100,11 +104,11 @@ VICTIMS = Exercise(
 )  # fmt: skip
 
 
-def _played(*actions, budget=2):
+def _played(*actions, budget=2, spare=0):
     def observe(part):
         from labkit.workbook.fakes_fleet import acquired
 
-        return acquired(part, actions, budget)
+        return acquired(part, actions, budget, spare)
 
     return observe
 
@@ -117,7 +121,14 @@ def _seen(loader, shelf, pins, **callers):
 
 
 def _draw_callers(expected, found):
-    return drawings.lists(expected["callers"], found["callers"], "after each action", "caller")
+    return drawings.lists(_rows(expected), _rows(found), "callers after each action, and the cache",
+                          "row")
+
+
+def _rows(found):
+    pins = [f"{name}: {number}" for name, number in sorted(found["pins"].items())]
+    return {**found["callers"], "loader": found["loader"], "pins": pins,
+            "shelf": found["on the shelf"]}
 
 
 # Two models of 1 byte fit, or one with a capital letter.
@@ -214,6 +225,17 @@ ACQUIRE = Exercise(
             _seen("load a, load b, unload b, load c", "a c", {"a": 1, "b": 0, "c": 1},
                   ann="waits,a,a,a,a,a,a", bob=",,waits,b,done,done,done",
                   cat=",,,,,waits,c"),
+            _draw_callers,
+        ),
+        # there is memory to load b beside a, which is to leave when b is there
+        Case(
+            "leaving",
+            _played(("asks", "ann", "a"), ("loaded", "a"), ("done", "ann"), ("asks", "bob", "b"),
+                    ("asks", "cat", "a"), ("loaded", "b"), ("done", "bob"), ("loaded", "a"),
+                    budget=1, spare=1),
+            _seen("load a, load b, unload a, load a, unload b", "a", {"a": 1, "b": 0},
+                  ann="waits,a,done,done,done,done,done,done", bob=",,,waits,waits,b,done,done",
+                  cat=",,,,waits,waits,waits,a"),
             _draw_callers,
         ),
     ),

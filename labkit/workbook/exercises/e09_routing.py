@@ -43,6 +43,8 @@ PREFIX = Exercise(
                        ("sends", "x", 10, "ABD")),
             _went(r0="p", r1="q", r2="s x"), _draw,
         ),
+        Case("below_bound", _by_prefix(*WARM, ("sends", "a", 10, "AB"), ("sends", "b", 8, "AB"),
+             ("sends", "x", 5, "AB")), _went(r0="w a b x", r1="", r2=""), _draw),
         # x is the fifth with this beginning: r0 would be 40 tokens ahead of the idle ones
         Case(
             "crowd",
@@ -54,6 +56,11 @@ PREFIX = Exercise(
              _went(r0="w a x", r1="", r2=""), _draw),
         Case("one_more", _by_prefix(*WARM, ("sends", "a", 21, "AB"), ("sends", "x", 5, "AB")),
              _went(r0="w a", r1="x", r2=""), _draw),
+        Case("far_ahead", _by_prefix(*WARM, ("sends", "a", 60, "AB"), ("sends", "x", 5, "AB")),
+             _went(r0="w a", r1="x", r2=""), _draw),
+        Case("all_busy", _by_prefix(("sends", "w", 25, "AB"), ("sends", "o", 10, "Z"),
+             ("sends", "p", 10, "Y"), ("sends", "x", 5, "AB")),
+             _went(r0="w x", r1="o", r2="p"), _draw),
         Case(
             "small_bound",
             _by_prefix(*WARM, ("sends", "a", 1, "AB"), ("sends", "b", 1, "AB"),
@@ -66,6 +73,25 @@ PREFIX = Exercise(
                        ("sends", "a", 5, "AB"), ("sends", "b", 5, "AB"), ("ends", "v"),
                        ("sends", "c", 1, "AB")),
             _went(r0="w a b", r1="v c", r2=""), _draw,
+        ),
+        Case(
+            "copies_by_tokens",
+            _by_prefix(*WARM, ("lost", "r0"), ("sends", "v", 4, "AB"), ("back", "r0"),
+                       ("sends", "a", 15, "AB"), ("sends", "b", 4, "AB"), ("sends", "c", 4, "AB"),
+                       ("sends", "x", 1, "AB")),
+            _went(r0="w a", r1="v b c x", r2=""), _draw,
+        ),
+        Case(
+            "second_longest",
+            _by_prefix(("sends", "w", 10, "ABC"), ("ends", "w"), ("lost", "r0"),
+                       ("sends", "v", 10, "A"), ("sends", "x", 5, "ABD")),
+            _went(r0="w", r1="v x", r2=""), _draw,
+        ),
+        Case(
+            "crowd_of_the_longest",
+            _by_prefix(*WARM, ("sends", "a", 30, "AB"), ("lost", "r0"), ("sends", "v", 5, "A"),
+                       ("back", "r0"), ("sends", "x", 5, "AB")),
+            _went(r0="w a", r1="v", r2="x"), _draw,
         ),
         Case("lost", _by_prefix(*WARM, ("lost", "r0"), ("sends", "x", 10, "AB")),
              _went(r0="w", r1="x", r2=""), _draw),
@@ -105,11 +131,12 @@ PREFIX = Exercise(
 )  # fmt: skip
 
 
-def _by_session(*actions, count=4, most=None):
+def _by_session(*actions, count=4, most=None, key=None):
     def observe(part):
         from labkit.workbook.fakes_fleet import routed
 
-        router, before = part.Session(), part.MOST_KEYS
+        router = part.Session(key=key) if key else part.Session()
+        before = part.MOST_KEYS
         part.MOST_KEYS = most or before
         try:
             went = routed(part, router, actions, [part.Replica(f"r{i}") for i in range(count)])
@@ -165,6 +192,17 @@ SESSION = Exercise(
         ),
         Case("no_session", _by_session(*[("sends", f"n{i}", 5, "") for i in range(5)]),
              _went(r0="n0 n4", r1="n1", r2="n2", r3="n3"), _draw),
+        Case(
+            "no_session",
+            _by_session(("sends", "n0", 50, ""), ("sends", "n1", 5, ""), ("sends", "n2", 5, ""),
+                        count=2),
+            _went(r0="n0", r1="n1 n2"), _draw,
+        ),
+        Case(
+            "own_key",
+            _by_session(*_turn(1, *SOME), key=lambda request: request.tenant and "ant"),
+            _went(r0="", r1="", r2="ant1 bee1 cow1 koi1", r3=""), _draw,
+        ),
         Case("nobody", _by_session(("lost", "r0"), *_turn(1, "ant"), count=1),
              _went(r0="", nowhere="ant1"), _draw),
         Case("no_replicas", _by_session(*_turn(1, "ant"), count=0), _went(nowhere="ant1"), _draw),

@@ -37,7 +37,12 @@ def _search(holds, low, high, tolerance=0.25):
 
 
 def _draw(expected, found):
-    return drawings.rows(expected["tried"], found["tried"], "loads tried, in order")
+    return drawings.rows(_rows(expected), _rows(found), "loads tried, met or not, and the answer")
+
+
+def _rows(found):
+    return [found["tried"], [is_met for _, is_met in found["trials"]],
+            [found["rate"], found["fails at"]]]
 
 
 def _found(rate, fails_at, *trials):
@@ -62,17 +67,17 @@ CAPACITY = Exercise(
         Case("low_fails", _search(0.5, 1.0, 64.0), _found(0.0, 1.0, -1.0), _draw),
         Case("high_meets", _search(100.0, 1.0, 4.0), _found(4.0, None, 1.0, 2.0, 4.0), _draw),
         Case(
-            "between",
-            _search(5.0, 1.0, 64.0, 0.5),
-            _found(4.0, 4 * ROOT, 1.0, 2.0, 4.0, -8.0, -4 * ROOT),
-            _draw,
-        ),
-        Case(
             "closer",
             _search(5.0, 1.0, 64.0, 0.2),
             _found(
                 4 * 2**0.25, 4 * ROOT, 1.0, 2.0, 4.0, -8.0, -4 * ROOT, 4 * 2**0.25
             ),
+            _draw,
+        ),
+        Case(
+            "between",
+            _search(5.0, 1.0, 64.0, 0.5),
+            _found(4.0, 4 * ROOT, 1.0, 2.0, 4.0, -8.0, -4 * ROOT),
             _draw,
         ),
         Case(
@@ -101,6 +106,8 @@ CAPACITY = Exercise(
             _draw,
         ),
         Case("no_range", _search(5.0, 4.0, 2.0), {"raised": "ValueError", "tried": []}),
+        Case("from_zero", _search(5.0, 0.0, 4.0), {"raised": "ValueError", "tried": []}),
+        Case("no_tolerance", _search(5.0, 1.0, 8.0, 0.0), {"raised": "ValueError", "tried": []}),
     ),
     mistakes=(
         Mistake("arithmetic_mean", (("math.sqrt(good * bad)", "(good + bad) / 2"),)),

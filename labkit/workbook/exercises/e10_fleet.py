@@ -52,7 +52,8 @@ def _sent(*names, tokens=100):
 
 
 def _draw_sent(expected, found):
-    return drawings.schedule(expected["sent"], found["sent"])
+    return drawings.schedule(expected["sent"], found["sent"], "who got how many tokens",
+                             ("replica", "request"))
 
 
 CHOOSE = Exercise(
@@ -78,6 +79,12 @@ CHOOSE = Exercise(
         ),
         Case("spills", _route("s2:9000 d1:4096 s1:3000", (URGENT, 100)), _sent("s1"), _draw_sent),
         Case("not_yet", _route("d1:4095 s1:0", (URGENT, 100)), _sent("d1"), _draw_sent),
+        Case("both_beyond", _route("s2:9900 d1:9000 s1:5000", (URGENT, 100)), _sent("s1"),
+             _draw_sent),
+        Case("one_has_room", _route("d1:9000 d2:1000 s1:0", (URGENT, 100)), _sent("d2"),
+             _draw_sent),
+        Case("own_limit", _route("s2:9000 d1:500 s1:0", (URGENT, 100), urgent_above=500),
+             _sent("s1"), _draw_sent),
         Case("no_better_there", _route("d1:5000 s1:9000", (URGENT, 100)), _sent("d1"), _draw_sent),
         Case("as_full", _route("d1:5000 s1:5000", (URGENT, 100)), _sent("d1"), _draw_sent),
         Case("as_full", _route("d1:5000/3 s1:5000/1", (URGENT, 100)), _sent("d1"), _draw_sent),
@@ -95,6 +102,13 @@ CHOOSE = Exercise(
             _route("d1:0 s1:2000", (OTHER, 100), (OTHER, 100), lend_below=1),
             _sent("d1", "s1"),
             _draw_sent,
+        ),
+        *(
+            Case("lends_up_to", _route(there, (OTHER, 100), lend_below=1000), _sent(name),
+                 _draw_sent)
+            for there, name in (("d1:500 s1:2000", "d1"), ("d1:100 s1:500", "d1"),
+                                ("d1:1000 s1:2000", "s1"), ("d1:500 s1:200", "s1"),
+                                ("d1:500/1 s1:500/3", "s1"))
         ),
         Case(
             "both_idle", _route("d1:0 s1:0", (OTHER, 100), lend_below=1), _sent("s1"), _draw_sent
@@ -150,7 +164,8 @@ def _wanted(*loads, **limits):
 
     def observe(part):
         limited = part.Limits(**limits)
-        return {"wanted": [part.wanted_replicas(part.Load(*load), limited) for load in loads]}
+        wanted = [part.wanted_replicas(part.Load(*load), limited) for load in loads]
+        return {"wanted": [n if isinstance(n, int) else repr(n) for n in wanted]}
 
     return observe
 
@@ -192,7 +207,7 @@ WANTED = Exercise(
             _numbers(1, 1, 2, 2, 3),
             _draw_wanted,
         ),
-        Case("at_least", _wanted((1, 0, 0.0), (5, 3, 0.0)), _numbers(1, 1), _draw_wanted),
+        Case("at_least", _wanted((1, 0, 0.0)), _numbers(1), _draw_wanted),
         Case("at_least", _wanted((3, 0, 0.0), min_replicas=2), _numbers(2), _draw_wanted),
         Case("at_most", _wanted((1, 33, 0.2), (4, 1000, 0.2)), _numbers(4, 4), _draw_wanted),
         Case("half", _wanted((1, 5, 0.1), (1, 6, 0.1), requests_each=2.5), _numbers(2, 3),
@@ -200,9 +215,15 @@ WANTED = Exercise(
         Case("full_memory", _wanted((1, 2, 0.95), (2, 2, 0.95)), _numbers(2, 3), _draw_wanted),
         Case("full_memory_at_most", _wanted((4, 2, 0.95)), _numbers(4), _draw_wanted),
         Case("both", _wanted((1, 30, 0.95), (2, 30, 0.7)), _numbers(4, 4), _draw_wanted),
+        Case("room_enough", _wanted((1, 20, 0.95)), _numbers(3), _draw_wanted),
         Case("held", _wanted((3, 4, 0.7), (2, 4, 0.8)), _numbers(3, 2), _draw_wanted),
-        Case("let_go", _wanted((3, 4, 0.3), (2, 12, 0.3)), _numbers(1, 2), _draw_wanted),
+        Case("let_go", _wanted((3, 4, 0.3), (2, 12, 0.3), (5, 3, 0.0)), _numbers(1, 2, 1),
+             _draw_wanted),
         Case("edges", _wanted((2, 4, 0.9), (2, 4, 0.4)), _numbers(2, 2), _draw_wanted),
+        Case("own_limits", _wanted((2, 4, 0.75), (2, 4, 0.3), max_replicas=6, kv_high=0.7,
+             kv_low=0.2), _numbers(3, 2), _draw_wanted),
+        Case("own_limits", _wanted((1, 100, 0.1), max_replicas=6), _numbers(6), _draw_wanted),
+        Case("too_many", _wanted((6, 4, 0.7)), _numbers(4), _draw_wanted),
         Case("settles", _followed(1, 6, 1.3, 6), _numbers(2, 2, 2, 2, 2, 2), _draw_wanted),
     ),
     mistakes=(

@@ -5,6 +5,7 @@ import math
 from labkit.workbook.registry import Case, Exercise, Mistake
 
 STALLED = (0.25, 0.5, 0.75, 2.0, 2.25)  # gaps of 0.25, 0.25, 1.25, 0.25 s: 0.5 on average
+MANY = [0.25 * number + (number > 150) for number in range(1, 302)]  # 300 gaps, one of 1.25 s
 
 
 def _request(token_times, **limits):
@@ -13,12 +14,12 @@ def _request(token_times, **limits):
     def observe(part):
         from labkit.measure.metrics import latency
 
-        return {"met": part.SLO(**limits).is_met(latency(0.0, token_times))}
+        return part.SLO(**limits).is_met(latency(0.0, token_times))
 
     return observe
 
 
-MET, MISSED = {"met": True}, {"met": False}
+MET, MISSED = True, False
 IS_MET = Exercise(
     id="10.1",
     module="labkit.measure.slo",
@@ -32,10 +33,13 @@ IS_MET = Exercise(
         Case("exactly", _request([0.5, 1.0], ttft=0.5, itl=0.5, tpot=0.5, e2e=1.0), MET),
         Case("one_of_two", _request([0.25, 1.25, 2.25], ttft=0.5, tpot=0.75), MISSED),
         Case("stall", _request(STALLED, itl=1.0), MISSED),
+        Case("long_stall", _request([0.25, 0.5, 10.0, 10.25], itl=1.0), MISSED),
+        Case("one_of_many", _request(MANY, itl=1.0), MISSED),
         Case("stall_on_average", _request(STALLED, tpot=0.75), MET),
-        Case("whole_answer", _request([0.25, 0.5, 2.5], ttft=0.5, e2e=2.0), MISSED),
+        Case("whole_answer", _request([0.75, 1.0, 2.5], ttft=1.0, e2e=2.0), MISSED),
         Case("one_token", _request([0.25], ttft=0.5, itl=0.125, tpot=0.125), MET),
         Case("one_late_token", _request([0.75], ttft=0.5, itl=0.125), MISSED),
+        Case("one_late_token", _request([0.75], e2e=0.5), MISSED),
         Case("no_gap", _request([1.5, 1.75, 2.0], ttft=2.0, itl=0.5), MET),
         Case("no_limit", _request([100.0, 200.0]), MET),
         *(
@@ -86,8 +90,10 @@ COST = Exercise(
         Case("nothing_good", _cost(2.0, 0, 60.0), math.inf),
         Case("for_free", _cost(0.0, 1000, 60.0), 0.0),
         Case("free_nothing", _cost(0.0, 0, 60.0), math.inf),
+        Case("uneven", _cost(1.0, 1000, 7.0), 1.9444444444444444),  # 70 / 36
         Case("half_a_second", _cost(3.6, 1000, 0.5), 0.5),
         Case("no_time", _cost(2.0, 1000, 0.0), "ValueError"),
+        Case("no_time", _cost(2.0, 0, 0.0), "ValueError"),
         Case("negative", _cost(-0.5, 1000, 60.0), "ValueError"),
         Case("negative", _cost(2.0, -1, 60.0), "ValueError"),
         Case("negative", _cost(2.0, 1000, -60.0), "ValueError"),
