@@ -288,7 +288,8 @@ class Scheduler:
         It may be in any state: running, in the policy's line (waiting, or preempted, with what it
         computed perhaps on the host), or a copy in `copies` that waits for its parent's prompt.
         Copies that wait for *its* prompt get in line now (`_start_copies`): nobody else will
-        compute it for them. Blocks of both kinds are given back by `books.release`.
+        compute it for them. Blocks of both kinds are given back by `books.release`. The policy
+        hears of every end (`remove`), also of one that runs: it may keep an account of it.
         """
         del self.known[request.request_id]
         self._start_copies(request)

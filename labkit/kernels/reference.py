@@ -12,7 +12,8 @@ def attend(q: torch.Tensor, kv: torch.Tensor, start: int) -> torch.Tensor:
     `q` is `[n, heads, head_dim]`; `kv` is `[2, kv_heads, start + n, head_dim]`, the sequence's
     keys and values in order. Each group of `heads / kv_heads` query heads, side by side, shares
     one kv head. Query i sees the positions up to its own, `start + i`; a score is q · k divided
-    by the square root of head_dim. Returns `[n, heads, head_dim]`.
+    by the square root of head_dim. Returns `[n, heads, head_dim]`, of the dtype and on the device
+    of `q`.
     """
     queries = q.transpose(0, 1).unsqueeze(0)  # [1, heads, n, head_dim]
     keys, values = kv.unsqueeze(1)  # [1, kv_heads, start + n, head_dim] each

@@ -52,6 +52,18 @@ class ScriptedModel(torch.nn.Module):
         return SimpleNamespace(logits=logits[:, -logits_to_keep:])  # 0 keeps all
 
 
+def mixes_devices(call) -> bool:
+    """Whether `call`, with tensors on the device "meta", made others on another device.
+
+    Tensors there have a shape and no numbers, so no GPU is needed to find this. A part that reads
+    numbers can't run on them; nothing is said of it.
+    """
+    try:
+        return call().device.type != "meta"
+    except (RuntimeError, TypeError) as error:
+        return "expected device" in str(error) or "same device" in str(error)
+
+
 class FakeTokenizer:
     """Common to both fakes: special tokens have no text, and the longest decode is remembered."""
 

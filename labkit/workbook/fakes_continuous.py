@@ -147,6 +147,16 @@ def abort_meanwhile(drive):
     return [plan, drive.step(1.0)]
 
 
+def abort_and_come_again(drive):
+    """`a` is aborted while the step is computed, and another request comes with its id."""
+    plan = drive.scheduler.plan(0.0)
+    results = drive.compute(plan)
+    drive.scheduler.abort("a")
+    drive.add("a", 2, 4)
+    drive.told += told(drive.scheduler.commit(plan, results, 1.0))
+    return [plan]
+
+
 def abort_a_chunk(drive):
     """`a`, whose chunk stands first and doesn't sample, is aborted while the step is computed."""
     plan = drive.scheduler.plan(0.0)

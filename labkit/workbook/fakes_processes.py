@@ -70,15 +70,21 @@ def ticket(name: str, aborted: list[str], n: int = 1, stop: tuple[str, ...] = ()
 NOT_TOLD = {"arrival": None, "cache_salt": "", "priority": 0, "tenant": "", "deadline": None}
 
 
+class EngineFails(Exception):
+    """What a broken engine raises."""
+
+
 class TinyEngine:
     """An engine with `num_slots` slots and no blocks: first come, first served, a token a step.
 
-    It writes down what it is asked with. A prompt with a token above 255 is refused.
+    It writes down what it is asked with. A prompt with a token above 255 is refused,
+    and an id that is in line. When it is `broken` all it does is raise.
     """
 
     rung, vocab_size = "tiny", 256
 
-    def __init__(self, num_slots: int):
+    def __init__(self, num_slots: int, broken: bool = False):
+        self.broken = broken
         self.core, self.batch_size, self.now = self, num_slots, 0.0
         self.known: dict[str, Request] = {}
         self.asked: list[dict] = []
@@ -91,6 +97,10 @@ class TinyEngine:
         if max(prompt_token_ids) >= self.vocab_size:
             raise ValueError(f"token {max(prompt_token_ids)} is not below {self.vocab_size}")
         first = fields.pop("request_id")
+        if self.broken:
+            raise EngineFails("the GPU is gone")
+        if first in self.known:
+            raise ValueError(f"{first!r} is in line already")
         names = [f"{first}/{i}" if i else first for i in range(params.n)]
         made = [Request(name, prompt_token_ids, sampling=params, **fields) for name in names]
         self.known |= {request.request_id: request for request in made}

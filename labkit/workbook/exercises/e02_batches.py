@@ -6,20 +6,25 @@ from labkit.workbook.registry import Case, Exercise, Mistake
 STEPS = 8  # more than any case needs, so that an engine that never stops is seen to go on
 
 
-def _run(*requests, batch_size=2, eos=(), abort=None):
+def _run(*requests, batch_size=2, eos=(), abort=None, reading=0.0, bias=None):
     """Steps an engine to its end and writes down what came out.
 
-    `requests` are (id, script, max_tokens); `abort` is (after how many steps, id).
+    `requests` are (id, script, max_tokens); `abort` is (after how many steps, id); a look at the
+    clock takes `reading` seconds. `bias` is (id, the token that its rules have it say).
     """
 
     def observe(part):
         from labkit.engine.request import Request
+        from labkit.model.sampling_params import SamplingParams
         from labkit.workbook.fakes_batching import scripted_engine
 
         scripts = {name: script for name, script, _ in requests}
-        engine = scripted_engine(part, scripts, batch_size, eos)
+        engine = scripted_engine(part, scripts, batch_size, eos, reading)
         held = [Request(name, [1], max_tokens=most) for name, _, most in requests]
         for request in held:
+            if bias and bias[0] == request.request_id:
+                request.sampling = SamplingParams(temperature=0.0, logit_bias={bias[1]: 50.0},
+                                                  max_tokens=request.max_tokens)
             engine.add(request)
         events, batches = [], []
         while len(events) < STEPS and (engine.has_unfinished() or not events):
@@ -178,6 +183,24 @@ STEP = Exercise(
             [["a finished", "b running"], []],
             ["a", "b"],
             {"a": [], "b": [5, 6]},
+        ),
+        _case(
+            "rules_of_its_own",
+            _run(("a", [3], 1), ("b", [5, 6], 2), bias=("b", 4)),
+            [[["a", 3, "length", 1.0], ["b", 4, None, 1.0]], [["b", 4, "length", 2.0]]],
+            [["a", "b"], ["b"]],
+            [["a finished", "b running"], []],
+            ["a", "b"],
+            {"a": [3], "b": [4, 4]},
+        ),
+        _case(
+            "one_look_at_the_clock",
+            _run(("a", [3], 1), ("b", [5], 1), reading=0.25),
+            [[["a", 3, "length", 1.0], ["b", 5, "length", 1.0]]],
+            [["a", "b"]],
+            [[]],
+            ["a", "b"],
+            {"a": [3], "b": [5]},
         ),
     ),
     mistakes=(

@@ -24,7 +24,7 @@ def _leave(batch, *calls):
         tables, batches = [], []
         for ended in calls:
             for name in ended:
-                held[name].finish("length")
+                held[name].finish({"b": "stop", "c": "abort"}.get(name, "length"))
             engine.leave([held[name] for name in ended])
             tables.append({name: list(held[name].block_table) for name in batch})
             batches.append([request.request_id for request in engine.batch])

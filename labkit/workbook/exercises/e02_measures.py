@@ -67,7 +67,7 @@ BEST_BATCH = Exercise(
         ),
         Case(
             "equal_goodput",
-            _best((8, 4.0, [(1.0, 0.1)] * 2), (4, 4.0, [(1.0, 0.1)] * 2)),
+            _best(*((size, 4.0, [(1.0, 0.1)] * 2) for size in (8, 4, 16))),
             _is(4),
         ),
         Case("nobody_meets_it", _best(TWO, FOUR, ttft_limit=0.5), _is(None)),
@@ -77,6 +77,18 @@ BEST_BATCH = Exercise(
                   (4, 4.0, [(0.1, 0.1)] + [(2.6, 0.1)] * 3), ttft_limit=2.0),
             _is(1),
         ),
+        Case(
+            "each_tpot_by_itself",  # the mean of 4 is 0.25; of its four only two are in time
+            _best((1, 4.0, [(1.0, 0.1)] * 3),
+                  (4, 4.0, [(1.0, 0.1)] * 2 + [(1.0, 0.4)] * 2), tpot_limit=0.3),
+            _is(1),
+        ),
+        Case(
+            "one_token_too_late",
+            _best((1, 4.0, [(1.0, 0.1)]), (2, 4.0, [(3.0, None)] * 2), ttft_limit=2.0),
+            _is(1),
+        ),
+        Case("no_runs", _best(), _is(None)),
         Case("order_kept", _order_kept, {"batch sizes of `runs` afterwards": [8, 4]}),
     ),
     mistakes=(

@@ -1,5 +1,7 @@
 """Notebook 02, rows of equal length: `left_pad` and `next_logits`."""
 
+import contextlib
+
 from labkit.workbook import drawings
 from labkit.workbook.registry import Case, Exercise, Mistake
 
@@ -9,8 +11,8 @@ def _pad(sequences, pad_token_id):
         given = [list(sequence) for sequence in sequences]
         token_ids, mask = part.left_pad(given, pad_token_id)
         return {
-            "token_ids": [list(row) for row in token_ids],
-            "attention_mask": [list(row) for row in mask],
+            "token_ids": token_ids,
+            "attention_mask": mask,
             "sequences afterwards": given,
         }
 
@@ -122,6 +124,22 @@ def _ask(sequences):
     return observe
 
 
+def _scores(part):
+    from labkit.workbook.fakes_batching import PaddedModel
+
+    return part.next_logits(PaddedModel(), [[3, 1], [2]], 7).tolist()
+
+
+def _elsewhere(part):
+    """The model is on a device of its own; a part that needs the numbers there is let off."""
+    from labkit.workbook.fakes_batching import PaddedModel
+
+    model = PaddedModel("meta")
+    with contextlib.suppress(RuntimeError, TypeError):
+        part.next_logits(model, [[3, 1], [2]], 7)
+    return {"tensors on another device": sorted(model.devices - {"meta"})}
+
+
 def _answer(tokens, columns):
     rows = len(tokens)
     return {
@@ -190,6 +208,8 @@ NEXT_LOGITS = Exercise(
             _answer([6, 6, 10, 1], 3),  # 6; 3 + 2 + 12 = 17; 2 + 8; 1
             _draw_next,
         ),
+        Case("scores", _scores, [[0] * 5 + [1] + [0] * 5, [0] * 2 + [1] + [0] * 8]),
+        Case("device", _elsewhere, {"tensors on another device": []}),
     ),
     mistakes=(
         Mistake("no_mask", (("            attention_mask=attention_mask,\n", ""),)),

@@ -75,6 +75,30 @@ def _all_of_it(part):
     return _plain(part.attend(*small_integers(), 2))
 
 
+def _cache_kept(part):
+    q, kv = small_integers()
+    before = kv.clone()
+    part.attend(q, kv, 2)
+    return {"kv changed": not kv.equal(before)}
+
+
+def _bfloat16(part):
+    """As `_heads`, in the numbers that models are served in."""
+    import torch
+
+    q, kv = torch.zeros(2, 4, 2).bfloat16(), torch.zeros(2, 2, 3, 2).bfloat16()
+    kv[1, 0], kv[1, 1] = 1.0, 2.0
+    out = part.attend(q, kv, 1)
+    return {"dtype": str(out.dtype), "kv head of each head": _plain(out[0, :, 0].round() - 1)}
+
+
+def _elsewhere(part):
+    from labkit.workbook.fakes import mixes_devices
+
+    q, kv = (tensor.to("meta") for tensor in small_integers())
+    return {"tensors on another device": mixes_devices(lambda: part.attend(q, kv, 2))}
+
+
 def _draw(expected, found):
     return rows(expected["weights"], found["weights"], name="weights")
 
@@ -125,6 +149,13 @@ ATTEND = Exercise(
         ),
         Case("all_of_it", _all_of_it, FROM_TRANSFORMERS),
         Case("large_scores", _large, {"weights": [[1.0, 0.0], [0.0, 1.0]]}, _draw),
+        Case(
+            "bfloat16",
+            _bfloat16,
+            {"dtype": "torch.bfloat16", "kv head of each head": [0.0, 0.0, 1.0, 1.0]},
+        ),
+        Case("device", _elsewhere, {"tensors on another device": False}),
+        Case("cache_kept", _cache_kept, {"kv changed": False}),
     ),
     mistakes=(
         Mistake(

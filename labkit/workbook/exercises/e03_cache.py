@@ -67,6 +67,13 @@ SPAN = Exercise(
             _expected([7, 8, 9], 2, False),
             _draw,
         ),
+        # All was lost, as after a preemption: 4 of 5 tokens, the last of them an output.
+        Case(
+            "from_the_start",
+            _span([5, 6, 7], [8, 9], 0, 4),
+            _expected([5, 6, 7, 8], 0, False),
+            _draw,
+        ),
         Case(
             "recomputed",
             _span([5, 6, 7, 8], [9, 1, 2], 5, 2),
@@ -83,6 +90,16 @@ SPAN = Exercise(
         Mistake(
             "prompt_only",
             (("request.tokens_between(start, end)", "request.prompt_token_ids[start:end]"),),
+        ),
+        Mistake(
+            "prefill_is_the_prompt",
+            (
+                (
+                    "request.tokens_between(start, end)",
+                    "request.tokens_between(start, end) if start else "
+                    "request.prompt_token_ids[:end]",
+                ),
+            ),
         ),
         Mistake(
             "one_is_decode",
@@ -209,7 +226,7 @@ NEXT_BATCH = Exercise(
         ),
         Case(
             "started_elsewhere",
-            _batches(2, ("a", [3], [], 0), ("b", [5, 1, 4], [7], 3)),
+            _batches(2, ("a", [3, 3], [], 1), ("b", [5, 1, 4], [7], 3)),
             _taken([["a", "b"]], {"a": [0], "b": [1]}, []),
             _draw_tables,
         ),

@@ -21,6 +21,7 @@ def config(layers, hidden, heads, kv_heads, inner=8, vocab=10, **more):
 # Weights of TOY: q and o 4×4, k and v 4×2, 3 of 4×8, head 4×10: 32 + 16 + 96 + 40 = 184.
 TOY = config(1, 4, 2, 1, head_dim=2)
 OWN_HEADS = config(2, 4, 2, 2, head_dim=None)  # 2 layers of 4 * 16 + 96, and 40: 360 weights
+NO_HEAD_DIM = config(2, 4, 2, 2)  # the same, and the name isn't even there
 WIDE_HEADS = config(1, 4, 2, 1, head_dim=4)  # q and o 4×8, k and v 4×4: 96 + 96 + 40 = 232
 SMOLLM2 = config(30, 576, 9, 3, 1536, 49152, head_dim=64)  # 134,479,872 weights
 
@@ -59,6 +60,7 @@ FORWARD_COST = Exercise(
         Case("chunk", _cost(TOY, 2, 3), _needs(2 * 2 * 184 + 9 * 16, 4 * (184 + 5 * 4))),
         Case("bfloat16", _cost(TOY, 1, 0, 2), _needs(2 * 184 + 16, 2 * (184 + 4))),
         Case("own_heads", _cost(OWN_HEADS, 1), _needs(2 * 360 + 32, 4 * (360 + 16))),
+        Case("no_head_dim", _cost(NO_HEAD_DIM, 1), _needs(2 * 360 + 32, 4 * (360 + 16))),
         Case("wide_heads", _cost(WIDE_HEADS, 1), _needs(2 * 232 + 32, 4 * (232 + 8))),
         Case("smollm2", _cost(SMOLLM2, 1, 1023), _needs(339_738_624, 585_105_408)),
     ),
@@ -128,6 +130,8 @@ SEQUENCES_THAT_FIT = Exercise(
             _fit(config(1, 2, 1, 1), 10, 1600, 2000, 32, only="num_sequences"),
             {"num_sequences": 0},
         ),
+        Case("head_dim_none", _fit(config(1, 4, 2, 1, head_dim=None), 10, 1600, 0, 32),
+             _room(16, 10)),
         Case("opt_13b", _fit(OPT_13B, 2048, 40 * 10**9, 26 * 10**9), _room(819_200, 8)),
         Case("llama_3_8b", _fit(LLAMA_3_8B, 1024, 80 * 10**9, 16_060_522_496), _room(131_072, 476)),
         Case("qwen3", _fit(QWEN3_06B, 1024, 24 * 10**9, 1_192_099_840), _room(114_688, 194)),

@@ -27,6 +27,16 @@ def _allocate(*counts, free, holders=None, contents=None):
     return observe
 
 
+def _there_and_back(part):
+    """Two blocks are taken and given back, and one is taken: the other methods go on."""
+    from labkit.workbook.fakes_paging import pool_in, state_of
+
+    pool = pool_in(part, [0, 1, 2], {})
+    first = list(pool.allocate(2))
+    pool.free(first)
+    return state_of(pool, {"a": first, "b": list(pool.allocate(1))})
+
+
 def _state(tables, free, holders, contents=None, refused=()):
     return {**pool_state(tables, free, holders, contents), "refused": list(refused)}
 
@@ -85,6 +95,12 @@ ALLOCATE = Exercise(
             "contents_forgotten",
             _allocate(2, free=[2, 0, 1], contents={0: "hello", 1: "world"}),
             _state({"a": [2, 0]}, [1], {0: 1, 2: 1}, {1: "world"}),
+            draw_pool,
+        ),
+        Case(
+            "there_and_back",
+            _there_and_back,
+            pool_state({"a": [0, 1], "b": [0]}, [1, 2], {0: 1}),
             draw_pool,
         ),
     ),

@@ -85,6 +85,23 @@ def _attend(tables, query_lens, context_lens, filled, stale=1.0, look_for=None):
     return observe
 
 
+def _like_q(part):
+    """Four query heads over two kv heads in bfloat16; values of kv head j are j + 1."""
+    import torch
+
+    from labkit.workbook.fakes_paging import paged_batch
+
+    q, kv = torch.zeros(1, 4, 2).bfloat16(), torch.zeros(2, 2, 2, 4, 2).bfloat16()
+    kv[:, 1, 0], kv[:, 1, 1] = 1.0, 2.0
+    before = kv.clone()
+    out = part.PagedAttention(paged_batch(4, [[1]], [1], [3]))(q, kv)
+    return {
+        "dtype": str(out.dtype),
+        "kv head of each head": (out[0, :, 0].float().round() - 1).tolist(),
+        "kv changed": not kv.equal(before),
+    }
+
+
 def _reads(*slots):
     return {"shape": [len(slots), 2, NUM_BLOCKS * BLOCK_SIZE], "slots read": list(slots)}
 
@@ -162,6 +179,15 @@ ATTENTION = Exercise(
             _attend([[2, 4]], [1], [6], [8, 9, 10, 11, 16, 17], stale=NAN),
             _reads([8, 9, 10, 11, 16, 17]),
             _draw_reads,
+        ),
+        Case(
+            "like_q",
+            _like_q,
+            {
+                "dtype": "torch.bfloat16",
+                "kv head of each head": [0.0, 0.0, 1.0, 1.0],
+                "kv changed": False,
+            },
         ),
     ),
     mistakes=(

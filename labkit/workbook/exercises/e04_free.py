@@ -26,6 +26,14 @@ def _table_kept(part):
     return table
 
 
+def _taken_again(part):
+    from labkit.workbook.fakes_paging import pool_in, state_of
+
+    pool = pool_in(part, [2], {0: 1, 1: 1})
+    pool.free([0, 1])
+    return state_of(pool, {"b": list(pool.allocate(2))})
+
+
 def _free_twice(*tables, held):
     """Frees a block once too often. What is left in the pool after the error doesn't matter."""
 
@@ -109,6 +117,12 @@ FREE = Exercise(
             1,
         ),
         Case("table_kept", _table_kept, [0, 1]),
+        Case(
+            "taken_again",
+            _taken_again,
+            pool_state({"b": [0, 1]}, [2], {0: 1, 1: 1}),
+            draw_pool,
+        ),
     ),
     mistakes=(
         Mistake("holders_ignored", (("ref_counts[block_id] -= 1", "ref_counts[block_id] = 0"),)),

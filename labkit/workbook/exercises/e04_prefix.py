@@ -6,10 +6,11 @@ YOU_ARE, A_HELPFUL, ASSISTANT = [11, 12, 13, 14], [21, 22, 23, 24], [31, 32, 33,
 CACHED = ((5, YOU_ARE), (2, A_HELPFUL))  # a sequence of two full blocks that somebody computed
 
 
-def _find(prompt, output=(), later=(), cached=(CACHED,), salt="", enabled=True):
+def _find(prompt, output=(), later=(), cached=(CACHED,), salt="", enabled=True, held=()):
     """The blocks found for a request, and once more after it has got the tokens `later`.
 
-    `cached` are the sequences in the prefix cache, each [(block, its tokens), ...].
+    `cached` are the sequences in the prefix cache, each [(block, its tokens), ...],
+    with None for a block that has been evicted; somebody holds those of `held`.
     """
 
     def observe(part):
@@ -21,7 +22,9 @@ def _find(prompt, output=(), later=(), cached=(CACHED,), salt="", enabled=True):
             block_hash = root_hash("")
             for block, token_ids in sequence:
                 block_hash = hash_block(block_hash, token_ids)
-                pool.register(block, block_hash)
+                if block is not None:
+                    pool.register(block, block_hash)
+        pool.share(held)
         pool.prefix_caching = enabled
         books = part.Books(pool)
         request = Request("r", [*prompt], output_token_ids=[*output], cache_salt=salt)
@@ -32,6 +35,16 @@ def _find(prompt, output=(), later=(), cached=(CACHED,), salt="", enabled=True):
         return found
 
     return observe
+
+
+def _only_asked(part):
+    from labkit.engine.blocks import hash_block, root_hash
+    from labkit.engine.request import Request
+
+    pool = part.BlockPool(4, 4)
+    pool.register(2, hash_block(root_hash(""), YOU_ARE))
+    part.Books(pool).find_cached(Request("r", [*YOU_ARE, 1]))
+    return {"holders": list(pool.ref_counts), "free": list(pool.free_blocks)}
 
 
 def _draw(expected, found):
@@ -71,6 +84,15 @@ PREFIX = Exercise(
             prompt=[*YOU_ARE, *ASSISTANT, 1],
             cached=(CACHED, ((3, ASSISTANT),)),
         ),
+        _case(
+            "the_first_is_gone",
+            [],
+            prompt=[*YOU_ARE, *A_HELPFUL, 1],
+            cached=(((None, YOU_ARE), (2, A_HELPFUL)),),
+        ),
+        _case("block_0", [0], prompt=[*YOU_ARE, 1], cached=(((0, YOU_ARE),),)),
+        _case("held_by_another", [5, 2], prompt=[*YOU_ARE, *A_HELPFUL, 1], held=[5]),
+        Case("only_asked", _only_asked, {"holders": [0] * 4, "free": [0, 1, 2, 3]}),
         _case("another_salt", [], prompt=[*YOU_ARE, *A_HELPFUL, 1], salt="tenant b"),
         _case("switched_off", [], prompt=[*YOU_ARE, *A_HELPFUL, 1], enabled=False),
     ),
@@ -101,6 +123,16 @@ PREFIX = Exercise(
                 (
                     "(request.num_tokens - 1) // self.pool.block_size",
                     "max(request.num_tokens // self.pool.block_size - 1, 0)",
+                ),
+            ),
+        ),
+        Mistake(
+            "gap_passed_over",
+            (
+                (
+                    "return self.pool.find(self.hashes(request, num_full))",
+                    "there = self.pool.block_of\n"
+                    "    return [there[h] for h in self.hashes(request, num_full) if h in there]",
                 ),
             ),
         ),

@@ -24,6 +24,13 @@ def _draw(expected, found):
     return None
 
 
+def _forgive_zeros(rows, spans, block_size):
+    """A block that a context doesn't need is never read: 0 in its place is as right."""
+    for row, span in zip(rows, spans, strict=False):
+        for i in range(-(-span.context_len // block_size), min(len(row), len(span.block_table))):
+            row[i] = row[i] or span.block_table[i]
+
+
 def _batch(*spans, block_size=4):
     """Spans are (tokens, start, block table) or (tokens, start, block table, samples)."""
 
@@ -37,8 +44,11 @@ def _batch(*spans, block_size=4):
             return {"refused": "ValueError"}
         values = {name: getattr(batch, name) for name in FIELDS}
         tensors = {n: v for n, v in values.items() if isinstance(v, torch.Tensor)}
+        lists = {name: value.tolist() for name, value in tensors.items()}
+        if "block_tables" in lists:
+            _forgive_zeros(lists["block_tables"], given, block_size)
         return {
-            **{name: value.tolist() for name, value in tensors.items()},
+            **lists,
             "query_lens": batch.query_lens,
             "context_lens": batch.context_lens,
             "tensors": sorted(tensors),
@@ -143,7 +153,7 @@ BUILD = Exercise(
                 [9, 2, 4],
             ),
         ),
-        _case("table_too_short", [([15], 4, [2])], {"refused": "ValueError"}),
+        _case("table_too_short", [([11], 0, [1]), ([15], 4, [2])], {"refused": "ValueError"}),
     ),
     mistakes=(
         Mistake("everybody_samples", ((" if s.samples]", "]"),)),

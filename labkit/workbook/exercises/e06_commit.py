@@ -141,6 +141,18 @@ COMMIT = Exercise(
             ),
         ),
         _case(
+            "aborted_full_block",
+            _scene("abort_meanwhile", [("a", 4, 4), ("b", 2, 4)], prefix_caching=True),
+            _left([("b", 2000, None, 1.0), ("b", 2001, None, 2.0)], [{"a": 4, "b": 2}, {"b": 1}],
+                  {"b": 3}, {"a": [], "b": [2000, 2001]}, {"a": [], "b": [1]}, "bb"),
+        ),
+        _case(
+            "same_id_again",
+            _scene("abort_and_come_again", [("a", 2, 4), ("b", 3, 4)]),
+            _left([("b", 2000, None, 1.0)], [{"a": 2, "b": 3}], {"b": 3, "a": 0},
+                  {"a": [], "b": [2000]}, {"a": [], "b": [1]}, "b", waiting=["a"]),
+        ),
+        _case(
             "aborted_chunk",
             _scene("abort_a_chunk", [("b", 3, 4), ("a", 9, 4)]),
             _left([("b", 1000, None, 1.0)], [{"a": 5, "b": 3}], {"b": 3}, {"a": [], "b": [1000]},
@@ -155,31 +167,20 @@ COMMIT = Exercise(
         _case(
             "deadline",
             _scene(2, [("a", 2, 4), ("b", 20, 4, {"deadline": 0.5})]),
-            _left(
-                [
-                    ("a", 1000, None, 1.0),
-                    ("b", None, "deadline", 2.0),
-                    ("a", 1001, None, 2.0),
-                ],
-                [{"a": 2, "b": 6}, {"a": 1}],
-                {"a": 3},
-                {"a": [1000, 1001], "b": []},
-                {"a": [0], "b": []},
-                "aa",
-            ),
+            _left([("a", 1000, None, 1.0), ("b", None, "deadline", 2.0), ("a", 1001, None, 2.0)],
+                  [{"a": 2, "b": 6}, {"a": 1}], {"a": 3}, {"a": [1000, 1001], "b": []},
+                  {"a": [0], "b": []}, "aa"),
+        ),
+        _case(
+            "deadline_alone",
+            _scene(2, [("b", 20, 4, {"deadline": 0.5})]),
+            _left([("b", None, "deadline", 2.0)], [{"b": 8}, {}], {}, {"b": []}, {"b": []}, ""),
         ),
         _case(
             "prefix_cache",
             _scene(1, [("a", 8, 4)], prefix_caching=True),
-            _left(
-                [("a", 1000, None, 1.0)],
-                [{"a": 8}],
-                {"a": 8},
-                {"a": [1000]},
-                {"a": [0, 1]},
-                "a",
-                found=2,
-            ),
+            _left([("a", 1000, None, 1.0)], [{"a": 8}], {"a": 8}, {"a": [1000]}, {"a": [0, 1]}, "a",
+                  found=2),
         ),
         _case(
             "copies_wait",
@@ -189,15 +190,8 @@ COMMIT = Exercise(
         _case(
             "copies_start",
             _scene(1, [("a", 8, 4), ("b", 8, 4, {"copy_of": "a"})]),
-            _left(
-                [("a", 1000, None, 1.0)],
-                [{"a": 8}],
-                {"a": 8, "b": 0},
-                {"a": [1000], "b": []},
-                {"a": [0, 1], "b": []},
-                "a",
-                waiting=["b"],
-            ),
+            _left([("a", 1000, None, 1.0)], [{"a": 8}], {"a": 8, "b": 0}, {"a": [1000], "b": []},
+                  {"a": [0, 1], "b": []}, "a", waiting=["b"]),
         ),
         Case(
             "books_and_pace",

@@ -138,13 +138,26 @@ PLAN = Exercise(
             ),
             _steps({"a": 1, "b": 1}, {"a": 1, "c": 1}, {"a": 1, "c": 1}),
         ),
+        # only `b` may be preempted by `c`, and there are slots for all
+        _case(
+            "crowded_in_between",
+            _run(
+                3,
+                (0, "a", 1, URGENT),
+                (0, "b", 1, {"priority": 9}),
+                (1, "c", 2, PATIENT),
+                policy="priority",
+                max_num_batched_tokens=2,
+            ),
+            _steps({"a": 1, "b": 1}, {"a": 1, "c": 1}, {"a": 1, "c": 1}),
+        ),
         _case(
             "urgent_in_between",
             _run(
                 4,
                 (0, "a", 10, {"priority": 9}),
                 (1, "b", 6, URGENT),
-                (2, "c", 2, PATIENT),
+                (2, "c", 3, PATIENT),
                 policy="priority",
                 max_num_batched_tokens=4,
             ),
@@ -159,6 +172,18 @@ PLAN = Exercise(
             "deadline",
             _run(3, (0, "a", 2), (0, "b", 9, {"deadline": 0.5}), max_num_batched_tokens=4),
             _steps({"a": 2, "b": 2}, {"a": 1}, {"a": 1}, ended={"b": "deadline"}),
+        ),
+        _case(
+            "deadline_makes_room",
+            _run(
+                2,
+                (0, "a", 1, PATIENT | {"deadline": 0.5}),
+                (0, "b", 1, PATIENT),
+                (1, "c", 2, URGENT),
+                policy="priority",
+                max_num_batched_tokens=2,
+            ),
+            _steps({"a": 1, "b": 1}, {"b": 1, "c": 1}, ended={"a": "deadline"}),
         ),
         _case(
             "target",

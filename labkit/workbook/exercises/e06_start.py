@@ -36,6 +36,7 @@ def _started(prompt, budget, *, outputs=0, preemptions=0, cached=0, on_host=0, c
             "budget left": plan.budget,
             "blocks": {"a": request.block_table},
             "copied blocks": [*plan.block_copies, *plan.swap_in],
+            "tokens computed": request.num_computed_tokens,
             "tokens from the cache": request.num_cached_tokens,
             "state": str(request.state),
             "running": list(scheduler.running),
@@ -54,6 +55,7 @@ def _start_of(tokens, left, blocks, *, start=0, copied=(), cached=0, charged=())
         "budget left": left,
         "blocks": {"a": blocks},
         "copied blocks": [list(pair) for pair in copied],
+        "tokens computed": start,
         "tokens from the cache": cached,
         "state": "running",
         "running": ["a"],
@@ -91,6 +93,16 @@ START = Exercise(
             "after_preemption",
             _started(6, 16, outputs=3, preemptions=1),
             _start_of(9, 7, [0, 1, 2], cached=7),
+        ),
+        _case(
+            "preempted_in_its_prompt",
+            _started(6, 16, preemptions=1),
+            _start_of(6, 10, [0, 1], cached=7),
+        ),
+        _case(
+            "room_in_its_last_block",
+            _started(6, 16, outputs=2, preemptions=1, on_host=6),
+            _start_of(2, 14, [0, 1], start=6, copied=[(0, 0), (1, 1)], cached=7),
         ),
         _case(
             "from_the_host",
@@ -135,6 +147,16 @@ START = Exercise(
                     "self.books.needed(request, num_tokens))",
                     "self.books.needed("
                     "request, request.num_tokens - request.num_computed_tokens))",
+                ),
+            ),
+        ),
+        Mistake(
+            "computed_already",
+            (
+                (
+                    "self.books.needed(request, num_tokens))",
+                    "self.books.needed(request, num_tokens))\n"
+                    "    request.num_computed_tokens += num_tokens",
                 ),
             ),
         ),

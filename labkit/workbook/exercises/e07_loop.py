@@ -6,15 +6,16 @@ Messages are labkit's own; the engine and the mailbox are those of `fakes_proces
 from labkit.workbook.registry import Case, Exercise, Mistake
 
 
-def _ask(*actions, slots=2, cap=2):
-    """A loop over `TinyEngine`. An action is "step", or a request: {id, prompt, n, ...}."""
+def _ask(*actions, slots=2, cap=2, broken=False):
+    """A loop over `TinyEngine`. An action is "step", or a request: {id, prompt, n, ...}.
+    A broken engine raises when it is asked."""
 
     def observe(part):
         from labkit.model.sampling_params import SamplingParams
         from labkit.serving.messages import Add
-        from labkit.workbook.fakes_processes import TinyEngine
+        from labkit.workbook.fakes_processes import EngineFails, TinyEngine
 
-        engine, answers = TinyEngine(slots), []
+        engine, answers = TinyEngine(slots, broken), []
         loop = part.EngineLoop(engine, max_queued_requests=cap)
         for action in actions:
             if action == "step":
@@ -23,7 +24,10 @@ def _ask(*actions, slots=2, cap=2):
             fields = {"prompt": [65], "n": 1, "arrival": 0.5} | action
             params = SamplingParams(n=fields.pop("n"), max_tokens=3)
             add = Add(fields.pop("id"), fields.pop("prompt"), params, **fields)
-            answers.append(_answer(loop.add(add), cap))
+            try:
+                answers.append(_answer(loop.add(add), cap))
+            except EngineFails as error:
+                answers.append(f"raises {error}")
         return {
             "answers": answers,
             "open": sorted(loop.open),
@@ -84,6 +88,10 @@ ADD = Exercise(
         Case("bad_alone", _ask({"id": "b", "prompt": [300]}),
              _told(["bad b: token 300 is not below 256"], [], [],
                    {"prompt": [300], "request_id": "b"})),
+        Case("same_id", _ask({"id": "a"}, {"id": "a"}),
+             _told(["Accepted a", "bad a: 'a' is in line already"], ["a"], ["a"])),
+        Case("engine_fails", _ask({"id": "a"}, broken=True),
+             _told(["raises the GPU is gone"], [], [], {"request_id": "a"})),
         Case("burst", _ask(*_line("abcde")),
              _told([*(f"Accepted {name}" for name in "abcd"), FULL], list("abcd"), list("abcd"))),
         Case("spaced",

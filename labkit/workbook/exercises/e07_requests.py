@@ -50,6 +50,7 @@ RELEASE = Exercise(
              _sent("x", "", "DEFx", "", end="DEF")),
         Case("shortest_wait", _say("xAAB", "D", "AB", "C", stop=("ABC",)),
              _sent("xA", "ABD", "", "", met="ABC")),
+        Case("overlaps_itself", _say("xABA", "C", stop=("ABAC",)), _sent("x", "", met="ABAC")),
         Case("nothing_after", _say("aEND", "b", "c", stop=("END",)),
              _sent("a", "", "", met="END")),
         Case("first_to_begin", _say("a so late", stop=("late", "so")), _sent("a ", met="so")),
@@ -92,20 +93,22 @@ RELEASE = Exercise(
 )  # fmt: skip
 
 
-def _play(*actions, blocks=8, slots=2, budget=16, host=0):
+def _play(*actions, blocks=8, slots=2, budget=16, host=0, fair=False):
     """A scheduler, blocks of 4 tokens. An action is "step", ("abort", id), or what is added:
     (id, prompt tokens, max_tokens), with the parent's id behind it for a copy."""
 
     def observe(part):
         from labkit.engine.blocks import BlockPool
+        from labkit.engine.policies import FCFS, Fair
         from labkit.engine.policies.preemption import Recompute, Swap
         from labkit.engine.request import Request
         from labkit.measure.experiments.processes_virtual import Said, next_token
 
         pool, far = BlockPool(blocks, 4, False), BlockPool(host, 4, False) if host else None
         scheduler = part.Scheduler(
-            pool, budget, slots, preemption=Swap() if host else Recompute(), host=far
-        )
+            pool, budget, slots, policy=Fair() if fair else FCFS(),
+            preemption=Swap() if host else Recompute(), host=far,
+        )  # fmt: skip
         said, steps, made = [], [], {}
         for action in actions:
             if action == "step":
@@ -131,7 +134,7 @@ def _play(*actions, blocks=8, slots=2, budget=16, host=0):
             "slots in use": list(scheduler.running),
             "in line": list(scheduler.policy.waiting),
             "unfinished": list(scheduler.known),
-        }
+        } | ({"in the policy's account": list(scheduler.policy.served)} if fair else {})
 
     return observe
 
@@ -204,6 +207,8 @@ FORGET = Exercise(
                    budget=4),
              _left([{"a": 4}, {"a": 4}, {"a": 1}], {"a": [0, 1, 2], "a/1": []}, [True],
                    slots=["a"], used=3), _draw),
+        Case("account", _play(("a", 6, 4), "step", ("abort", "a"), fair=True),
+             _left([{"a": 6}], {"a": []}, [True]) | {"in the policy's account": []}, _draw_blocks),
         Case("one_of_two_copies",
              _play(("a", 8, 4), ("a/1", 8, 4, "a"), ("a/2", 8, 4, "a"), "step", ("abort", "a/1"),
                    "step", "step", budget=4),

@@ -24,11 +24,14 @@ def _swap(held, computed, *, taken=0, host_taken=0, shared=(), swaps=0, before=(
         pool.share(shared)
         plan = StepPlan(8, swap_out=[*before])
         part.Books(pool, host).swap_out(plan, request)
+        used = pool.num_used
+        pool.free([block for block in shared if pool.ref_counts[block]])  # its holder has ended
         return {
             "block table": list(request.block_table),
             "host blocks": list(request.host_blocks),
             "copies (from, to)": [list(pair) for pair in plan.swap_out],
-            "blocks in use": pool.num_used,
+            "blocks in use": used,
+            "blocks in use when who shared has ended": pool.num_used,
             "host blocks in use": host.num_used,
             "computed tokens": request.num_computed_tokens,
             "swaps": request.num_swaps,
@@ -37,11 +40,12 @@ def _swap(held, computed, *, taken=0, host_taken=0, shared=(), swaps=0, before=(
     return observe
 
 
-def _after(host_blocks, copies, used, on_host, computed, swaps=1):
+def _after(host_blocks, copies, used, on_host, computed, swaps=1, later=None):
     return {
         "block table": [], "host blocks": host_blocks, "copies (from, to)": copies,
         "blocks in use": used, "host blocks in use": on_host, "computed tokens": computed,
         "swaps": swaps,
+        "blocks in use when who shared has ended": used if later is None else later,
     }  # fmt: skip
 
 
@@ -69,6 +73,8 @@ SWAP_OUT = Exercise(
         Case(
             "not_written", _swap(3, 7, taken=1), _after([0, 1], [[1, 0], [2, 1]], 1, 2, 7), _draw
         ),
+        # so was the second here: the first is exactly full
+        Case("full_and_one_ahead", _swap(2, 4), _after([0], [[0, 0]], 0, 1, 4), _draw),
         Case(
             "host_in_use",
             _swap(2, 8, taken=3, host_taken=3),
@@ -78,7 +84,7 @@ SWAP_OUT = Exercise(
         Case(
             "shared",
             _swap(2, 8, shared=(0,)),
-            _after([0, 1], [[0, 0], [1, 1]], 1, 2, 8),
+            _after([0, 1], [[0, 0], [1, 1]], 1, 2, 8, later=0),
             _draw,
         ),
         Case(

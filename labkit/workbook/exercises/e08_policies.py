@@ -81,10 +81,10 @@ JOIN = Exercise(
         Case(
             "victim",
             _turns(
-                *_comes("a1"), ("serve", 10), *_comes("b1", "b2"), ("serve", 90),
-                ("preempted", "a1"), ("serve", 0), ("serve", 1),
+                *_comes("a1"), ("serve", 10), *_comes("b1", "b2", "b3"), ("serve", 90),
+                ("serve", 0), ("preempted", "a1"), ("serve", 0), ("serve", 1),
             ),
-            _came("a1 b1 a1 b2", a=10.0, b=101.0),
+            _came("a1 b1 b2 a1 b3", a=10.0, b=101.0),
             _draw,
         ),
         Case(

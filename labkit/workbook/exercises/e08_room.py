@@ -70,6 +70,17 @@ ROOM = Exercise(
             _draw,
         ),
         Case(
+            "least_urgent_first",
+            _only_steps(
+                (1, "batch", 4, 3, 5), (2, "chat", 4, 3, 1), (3, "urgent", 4, 1, 0), slots=2
+            ),
+            _steps(
+                _step({"batch": 4}), _step({"batch": 1, "chat": 4}),
+                _step({"chat": 1, "urgent": 4}, "batch"), _step({"chat": 1, "batch": 6}),
+            ),
+            _draw,
+        ),
+        Case(
             "last_of_equals",
             _only_steps(
                 (1, "x", 4, 3, 5), (1, "y", 4, 3, 5), (2, "urgent", 4, 1, 0), slots=2
