@@ -77,9 +77,9 @@ class Service:
         self.refuse_when_closed()
         info = self.engine.info
         refuse_what_it_lacks(asked, info)
-        self.refuse_when_full(len(asked.prompts) * asked.params.n)
         params = replace(asked.params, max_tokens=fitted(asked, info.max_model_len))
         asked = replace(asked, params=params)
+        self.refuse_when_full(len(asked.prompts) * params.n)
         name = f"{PREFIX[asked.endpoint]}-{secrets.token_hex(12)}"
         ticket = Ticket(name, asked, self.text, self.engine.abort_soon, client, arrival)
         self.registry.open(ticket)
