@@ -46,7 +46,7 @@ class Breaker:
 
     def began(self, now: float) -> None:
         """The probe's answer began: others may come, but the first that is lost opens it again,
-        for twice as long. Who begins every answer and breaks it off is never left out else."""
+        for twice as long. A replica may begin every answer and break each of them off."""
         self.num_failed, self.opened_at, self.is_probing = self.failures - 1, None, False
         self.cooldown_s = min(2 * self.cooldown_s, self.longest_s)
 

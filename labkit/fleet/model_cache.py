@@ -201,8 +201,8 @@ class ModelCache:
         needed = 0
         for victim in gone:
             needed += victim.num_bytes
-            is_back = victim.name in self.shelf.entries or self.is_closed
-            if not is_back and self.shelf.victims(needed) == []:
+            is_wanted = victim.name not in self.shelf.entries and not self.is_closed
+            if is_wanted and self.shelf.victims(needed) == []:
                 self._begin(victim.name)
 
     def _refuse_too_large(self, entry: Entry) -> None:

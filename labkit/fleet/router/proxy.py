@@ -152,8 +152,8 @@ class Proxy:
     async def refused(self, trip: Trip, response, request_id: bytes) -> Failure:
         """The replica takes nothing now; what it said goes to the client if all others do so.
 
-        Unless its engine had the request and died: that may be the request's doing, and to ask
-        everybody in turn would be the end of them all: it is an attempt that was lost.
+        Unless its engine had the request and died. That may be the request's doing: to ask
+        everybody in turn could be the end of them all, so it counts as an attempt that was lost.
         """
         self.dispatcher.answered(trip)
         self.metrics.refused(trip.backend.name, response.status)
