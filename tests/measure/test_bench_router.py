@@ -50,14 +50,16 @@ def test_what_cannot_be_is_refused(line, told, capsys):
 
 def test_a_short_run_of_all_parts(tmp_path, capsys):
     file = tmp_path / "router.json"
-    line = "router --model tiny --policies prefix --requests 12 --groups 2 --prefix-tokens 64 "
+    line = "router --model tiny --policies prefix --requests 24 --groups 2 --prefix-tokens 64 "
     line += f"--simulated 4 --overhead-requests 4 --streams 8 --json {file}"
     status = cli.main(line.split())
     said = capsys.readouterr()
     assert status == 0, said.err
     found = json.loads(file.read_text("utf-8"))
     assert [row["where"] for row in found["policies"]] == ["live, 2", "simulated, 4"]
-    assert all(row["failed"] == 0 and 0.3 < row["hit_rate"] < 1 for row in found["policies"])
+    assert [row["failed"] for row in found["policies"]] == [0, 0]
+    # At most 4 run at once on each of two replicas: of 24 at least 16 come after one like them.
+    assert [row for row in found["policies"] if not 0.3 < row["hit_rate"] < 1] == []
     assert found["overhead"][0]["requests"] == 4
     assert [row["streams"] for row in found["streams"]] == [8, 8]
     assert "hit rate" in said.out and "at p50" in said.out
