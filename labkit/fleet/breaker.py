@@ -1,8 +1,9 @@
 """A circuit breaker: when to leave a replica alone, and when to try it again. No clock, no I/O.
 
-The pattern is Nygard's ("Release It!", 2007). Each attempt that was allowed is reported once:
-it failed, succeeded, or was cancelled before anything could be learnt from it. From a request
-that was sent before it opened nothing is reported while it is open: it would end another's probe.
+The pattern is Nygard's ("Release It!", 2007). Of each attempt that was allowed the end is
+reported: it failed, succeeded, or was cancelled before anything could be learnt from it; of a
+probe also that its answer began. While the breaker is open only its probe is reported: what was
+sent before it opened would end a probe that isn't its own.
 """
 
 
@@ -11,7 +12,7 @@ class Breaker:
 
     closed     every request may go there
     open       none may, for a cool-down; it doubles with each probe that fails, to `longest_s`
-    half-open  the cool-down is over: one request goes there, and what becomes of it decides
+    half-open  the cool-down is over: one request goes there, and whether its answer begins decides
     """
 
     def __init__(self, failures: int = 3, cooldown_s: float = 1.0, longest_s: float = 30.0):
@@ -45,8 +46,8 @@ class Breaker:
             self.cooldown_s = min(2 * self.cooldown_s, self.longest_s)
 
     def began(self, now: float) -> None:
-        """The probe's answer began: others may come, but the first that is lost opens it again,
-        for twice as long. A replica may begin every answer and break each of them off."""
+        """The probe's answer began: others may come. But a replica may begin every answer and
+        break each of them off, so the first that is lost opens it again, for twice as long."""
         self.num_failed, self.opened_at, self.is_probing = self.failures - 1, None, False
         self.cooldown_s = min(2 * self.cooldown_s, self.longest_s)
 

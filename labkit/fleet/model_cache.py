@@ -46,6 +46,7 @@ class Entry:
     value: object = None
     progress: float = 0.0  # of loading, 0 to 1
     task: asyncio.Task | None = None  # that loads it
+    successor: "Entry | None" = None  # in whose place it leaves
 
     @property
     def is_idle(self) -> bool:
@@ -200,9 +201,9 @@ class ModelCache:
         """Loads again who had to leave for nothing, where nobody has to leave for that."""
         needed = 0
         for victim in gone:
-            needed += victim.num_bytes
             is_wanted = victim.name not in self.shelf.entries and not self.is_closed
-            if is_wanted and self.shelf.victims(needed) == []:
+            if is_wanted and self.shelf.victims(needed + victim.num_bytes) == []:
+                needed += victim.num_bytes
                 self._begin(victim.name)
 
     def _refuse_too_large(self, entry: Entry) -> None:
@@ -234,21 +235,24 @@ class ModelCache:
             self._evict(victims)
             return victims
         for victim in victims:
-            victim.state = State.LEAVING
+            victim.state, victim.successor = State.LEAVING, entry
             self._start(victim, self._give_way(victim, entry.task))
         return []
 
     def _who_leaves_for(self, entry: Entry) -> list[Entry] | None:
-        """As `Shelf.victims`; None also while others are LEAVING. They stay if the one that takes
-        their place can't be loaded, so that their room can't be promised a second time."""
-        if any(other.state is State.LEAVING for other in self.shelf.entries.values()):
-            return None
-        return self.shelf.victims(entry.num_bytes)
+        """As `Shelf.victims`, unless others are LEAVING: they stay if their successor can't be
+        loaded, so their room can't be promised twice. Only what fits either way has room then."""
+        if not (leaving := [e for e in self.shelf.entries.values() if e.state is State.LEAVING]):
+            return self.shelf.victims(entry.num_bytes)
+        coming = {e.successor for e in leaving} & {*self.shelf.entries.values()}
+        back = sum(e.num_bytes for e in leaving) - sum(e.num_bytes for e in coming)
+        taken = self.shelf.num_bytes + max(back, 0)
+        there = self._in_memory() - self.loader.spare_bytes()
+        return [] if max(taken, there) + entry.num_bytes <= self.shelf.budget else None
 
     def _in_memory(self) -> int:
         """Bytes of all that is there or on its way, those included that are to leave."""
-        there = [e for e in self.shelf.entries.values() if e.state is not State.WAITING]
-        return sum(entry.num_bytes for entry in there)
+        return sum(e.num_bytes for e in self.shelf.entries.values() if e.state is not State.WAITING)
 
     async def _give_way(self, victim: Entry, coming: asyncio.Task) -> None:
         """What becomes of a victim when the one who takes its place is there, or can't be loaded.

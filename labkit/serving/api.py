@@ -153,7 +153,7 @@ async def answer(
     needs no connection meanwhile, of which a browser has six.
     """
     client = ":".join(map(str, request.client or ()))
-    lets_go = "respond-async" in re.split(r"[\s,;]+", prefer or "")
+    lets_go = "respond-async" in re.split(r"[\s,;]+", (prefer or "").lower())
     asked = replace(asked, stream=False) if lets_go else asked  # no pieces pile up
     ticket = await service.submit(asked, client, arrival)
     if lets_go:
@@ -223,7 +223,8 @@ def add_operation(app: FastAPI, service: Service) -> None:
         """Figures for Prometheus."""
         await service.views.look()
         service.metrics.ready.set(service.status == "ready")
-        text = await asyncio.to_thread(service.metrics.text, service.engine_pid)
+        service.metrics.look_at(service.engine_pid)
+        text = await asyncio.to_thread(service.metrics.text)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 from labkit.model.sampling_params import INTEGERS, NUMBERS, SamplingParams, check_integer
 from labkit.serving.errors import APIError
 
-MOST_ANSWERS = 256  # of one request: prompts × n
+MOST_PROMPTS = 256  # of one request; with n, `Service.refuse_when_full` knows how many answers
 MOST_MESSAGES = 4096  # of a chat, and parts of a message
 MOST_BIASES = 1024
 MOST_LABEL = 256  # characters of a name that a client gives
@@ -62,8 +62,11 @@ def checked_prompts(value) -> list:
     prompts = [value] if is_one else value
     if not isinstance(prompts, list) or not prompts:
         raise ValueError("a text, token ids, or a list of either is needed, not empty")
-    if len(prompts) > MOST_ANSWERS:
-        raise ValueError(f"{len(prompts)} prompts, at most {MOST_ANSWERS} fit; send fewer")
+    if isinstance(prompts[0], int | float):  # token ids, and one that is none
+        place = next(i for i, one in enumerate(prompts) if type(one) is not int or one < 0)
+        raise ValueError(f"entry {place} is no token id; send whole numbers from 0 on")
+    if len(prompts) > MOST_PROMPTS:
+        raise ValueError(f"{len(prompts)} prompts, at most {MOST_PROMPTS} fit; send fewer")
     for place, prompt in enumerate(prompts):
         if prompt == "":
             raise ValueError(f"text {place} is empty, 1 character is needed; leave it out")
@@ -112,7 +115,7 @@ PROMPT = {
     "anyOf": [
         TEXT,
         TOKENS,
-        *({"type": "array", "items": i, "minItems": 1, "maxItems": MOST_ANSWERS}
+        *({"type": "array", "items": i, "minItems": 1, "maxItems": MOST_PROMPTS}
           for i in (TEXT, TOKENS)),
     ]
 }  # fmt: skip

@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
+import zmq
+
 from labkit.serving.homes import HOMES, EngineBusy
 from labkit.serving.messages import (
     Abort,
@@ -30,6 +32,10 @@ log = logging.getLogger("labkit.engine")
 
 class EngineDown(RuntimeError):
     """There is no engine that could answer now; another one is on its way."""
+
+
+class EngineLost(EngineDown):
+    """The engine ended while it was asked: that may be the doing of what it was asked."""
 
 
 class LoadFailed(RuntimeError):
@@ -161,7 +167,7 @@ class EngineClient:
         try:
             try:
                 await self.home.start()
-            except OSError as error:  # no memory, no more files or processes: for now, perhaps
+            except (OSError, zmq.ZMQError) as error:  # too few files, say: for now, perhaps
                 return f"the engine could not be started: {error}"
             died = asyncio.create_task(self.home.died())
             watching.append(died)
@@ -190,14 +196,14 @@ class EngineClient:
     def mourn(self, reason: str) -> None:
         """Tells everybody who waits for this engine, at once."""
         self.status, self.detail = "restarting", f"{reason}; another one is being started"
-        self.give_up(self.detail)
+        self.give_up(EngineLost(self.detail))
         self.on_death(reason)
 
-    def give_up(self, reason: str) -> None:
-        """Whoever waits for an answer of the engine gets EngineDown."""
+    def give_up(self, error: EngineDown) -> None:
+        """Whoever waits for an answer of the engine gets this error."""
         for answer in [*self.answers.values()]:
             if not answer.done():
-                answer.set_exception(EngineDown(reason))
+                answer.set_exception(error)
 
     async def hangs(self) -> str:
         """Waits until the engine has work, and has said nothing for too long."""

@@ -23,7 +23,8 @@ from labkit.serving.messages import Connected, EngineConfig, Failed
 def main() -> int:
     config = msgspec.json.decode(sys.stdin.buffer.readline(), type=EngineConfig)
     threading.Thread(target=end_with_parent, args=(sys.stdin.fileno(),), daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the API process, which drains
+    for number in (signal.SIGINT, signal.SIGTERM):  # also sent to a whole group: Ctrl-C, systemd
+        signal.signal(number, signal.SIG_IGN)  # they are for the API process, which drains
     die_with_parent()
     with zmq.Context() as context:
         inbox, outbox = context.socket(zmq.PULL), context.socket(zmq.PUSH)

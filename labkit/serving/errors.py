@@ -119,6 +119,9 @@ def from_value_error(error: ValueError, fields) -> APIError:
     return APIError(400, message, param)
 
 
+UNREADABLE = (ValueError, RecursionError)  # raised for bytes that are no JSON, or nested too deep
+
+
 async def on_api_error(request: Request, error: APIError) -> Response:
     return error.response()
 

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import ipaddress
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -15,6 +16,7 @@ MOST_DRAINED = 256 * 1024 * 1024  # of a body that is too large, read so that it
 DRAIN_S = 5.0  # and for so long
 TOO_LARGE = f"the body is larger than {MOST_BYTES:,} bytes; send less at once"
 OPEN_PATHS = ("/", "/health", "/ready", "/openapi.json", "/favicon.ico")
+log = logging.getLogger("labkit.server")
 JSON_PATHS = ("/v1/completions", "/v1/chat/completions")
 
 
@@ -42,16 +44,30 @@ class Guards:
         if error is None and length(headers) > MOST_BYTES:
             error = APIError(413, TOO_LARGE, "body")
         if error is None:
-            return await self.app(scope, bounded(receive, self.write_timeout), send)
+            return await self.pass_on(scope, bounded(receive, self.write_timeout), send)
         response = error.response()
-        if b"expect" not in headers:  # else its sender waits to hear whether to send at all
+        if b"expect" in headers:  # its sender waits to hear whether to send at all, and may not
+            response.headers["connection"] = "close"
+        else:
             response.headers.update(await drain(receive))
         await response(scope, receive, send)
+
+    async def pass_on(self, scope, receive, send) -> None:
+        """To the app. A mistake in it that it doesn't answer itself is answered here."""
+        try:
+            await self.app(scope, receive, send)
+        except Exception:
+            if scope.get("labkit.has_begun"):
+                raise
+            log.exception("a request failed", extra={"path": scope["path"]})
+            error = APIError(500, "the server failed on this request; its log says more")
+            await error.response()(scope, receive, send)
 
     def watched(self, scope, send):
         """`send`, which counts refusals, and cuts a connection whose client takes nothing."""
 
         async def send_in_time(message) -> None:
+            scope["labkit.has_begun"] = True
             refused = message.get("status", 200) >= 400 and scope["path"] in JSON_PATHS
             if refused:
                 self.on_refusal(message["status"])
@@ -59,7 +75,8 @@ class Guards:
                 async with asyncio.timeout(self.write_timeout):
                     await send(message)
             except TimeoutError:
-                scope["labkit.transport"].abort()
+                if transport := scope.get("labkit.transport"):  # else others watch the socket
+                    transport.abort()
 
         return send_in_time
 
@@ -75,10 +92,16 @@ class Guards:
                 told += ": the server was started with --api-key; send 'Authorization: Bearer KEY'"
                 return APIError(401, told, code="invalid_api_key")
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        if scope["method"] == "POST" and path in JSON_PATHS and not kind.endswith(b"json"):
+        if scope["method"] == "POST" and path in JSON_PATHS and not is_json(kind):
             told = f"the content type is {kind.decode('latin-1')!r}; send application/json"
             return APIError(415, told, "Content-Type")
         return None
+
+
+def is_json(kind: bytes) -> bool:
+    """What the framework reads as JSON."""
+    main, _, sub = kind.partition(b"/")
+    return main == b"application" and (sub == b"json" or sub.endswith(b"+json"))
 
 
 def length(headers: dict[bytes, bytes]) -> int:

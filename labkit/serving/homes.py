@@ -94,15 +94,16 @@ class ProcessHome(Home):
         while True:
             message = messages.decode_from_engine(await self.outbox.recv())
             if isinstance(message, Connected):
-                self.remove_folder()
+                await self.remove_folder()
             else:
                 self.deliver(message)
 
-    def remove_folder(self) -> None:
+    async def remove_folder(self) -> None:
         """Once both sockets are connected nobody needs their files: nothing is left to clean up,
-        whoever is killed. One that has no other end can't be written to."""
-        if self.inbox.poll(1000, zmq.POLLOUT):
-            shutil.rmtree(self.folder, ignore_errors=True)
+        whoever is killed. A socket is connected when it can be written to."""
+        while not self.inbox.poll(0, zmq.POLLOUT):
+            await asyncio.sleep(0.01)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def send(self, message: ToEngine) -> None:
         try:

@@ -18,9 +18,8 @@ from prometheus_client import (
 from labkit.serving.lifecycle import Choice
 from labkit.serving.messages import Sight, Step
 
-MOST_NAMES = 32  # of a label; who comes later is counted as OTHER
 MOST_GROUPS = 32  # of class and tenant together: each is a hundred lines of every scrape
-OTHER = "other"
+OTHER = "other"  # class and tenant of those who come later
 TTFT_S = (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
 ITL_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
 DELIVERY_S = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
@@ -29,26 +28,11 @@ TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 
 BY_CLASS = ["model_name", "class", "tenant"]
 
 
-class Names:
-    """The first names that come keep their own; so a label never has more than `MOST_NAMES`."""
-
-    def __init__(self):
-        self.known: set[str] = set()
-
-    def bounded(self, name: str) -> str:
-        if name not in self.known:
-            if len(self.known) >= MOST_NAMES:
-                return OTHER
-            self.known.add(name)
-        return name
-
-
 class Metrics:
     """Told of what happens to requests and steps; see `Registry`."""
 
     def __init__(self, model_name: str):
         self.model_name, self.registry = model_name, CollectorRegistry()
-        self.tenants, self.classes = Names(), Names()
         self.running = self.gauge("vllm:num_requests_running", "Requests that run")
         self.waiting = self.gauge("vllm:num_requests_waiting", "Requests that wait, or wait again")
         self.kv_usage = self.gauge("vllm:kv_cache_usage_perc", "Share of the blocks held, 0 to 1")
@@ -61,7 +45,7 @@ class Metrics:
         self.engine_cpu = self.counter("labkit:engine_cpu_seconds", "CPU time of the engine")
         self.engine: tuple[int | None, float] = (None, 0.0)  # its pid, and what is counted of it
         ProcessCollector(registry=self.registry)  # of this process: CPU, memory, open files
-        self.refused = self.counter("labkit:requests_refused", "Requests refused", "status")
+        self.refused = self.counter("labkit:requests_refused", "Answered with an error", "status")
         self.dropped = self.counter("labkit:streams_dropped", "Streams whose client didn't read")
         self.prompt_tokens = self.counter("vllm:prompt_tokens", "Prompt tokens of started requests")
         self.generation_tokens = self.counter("vllm:generation_tokens", "Tokens generated")
@@ -98,8 +82,7 @@ class Metrics:
         if key not in self.groups:
             if len(self.groups) >= MOST_GROUPS:
                 return self.model_name, OTHER, OTHER
-            names = self.classes.bounded(str(asked.priority)), self.tenants.bounded(asked.tenant)
-            self.groups[key] = (self.model_name, *names)
+            self.groups[key] = (self.model_name, str(asked.priority), asked.tenant)
         return self.groups[key]
 
     def note_refusal(self, status: int) -> None:
@@ -158,9 +141,8 @@ class Metrics:
         self.waiting.set(waiting)
         self.kv_usage.set(num_used / num_blocks if num_blocks else 0)
 
-    def text(self, engine_pid: int | None = None) -> bytes:
-        """Prometheus' text format. The engine process is looked at now."""
-        self.look_at(engine_pid)
+    def text(self) -> bytes:
+        """Prometheus' text format: for long, where there are many groups."""
         return generate_latest(self.registry)
 
     def look_at(self, engine_pid: int | None) -> None:

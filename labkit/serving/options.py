@@ -58,7 +58,7 @@ def parse(argv: list[str]) -> Namespace:
         options.device = "paced:" + located(options.device.removeprefix("paced:"))
     if options.api_key is not None and not options.api_key.strip():  # of a variable not set, say
         parser.error("--api-key is empty, and would let everybody in; give a key, or leave it out")
-    options.api_key = options.api_key or os.environ.get("LABKIT_API_KEY") or None
+    options.api_key = (options.api_key or os.environ.get("LABKIT_API_KEY", "")).strip() or None
     if options.policy and options.rung not in (None, "preemptive"):
         parser.error(f"--policy {options.policy} is of rung preemptive, not of {options.rung}")
     options.rung = options.rung or "preemptive"

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from labkit.console import SetupError
 from labkit.environment import again
 from labkit.serving.api import create_app
-from labkit.serving.engine_client import LoadFailed
+from labkit.serving.engine_client import EngineDown, LoadFailed
 from labkit.serving.errors import APIError
 from labkit.serving.guards import Guards
 from labkit.serving.messages import Ready
@@ -32,7 +32,7 @@ log = logging.getLogger("labkit.server")
 
 class Protocol(HttpToolsProtocol):
     """Lets an answer cut its own connection, refuses what is no HTTP in the API's own shape, and
-    bounds headers, in bytes and in time: until they are whole nobody knows whose they are."""
+    bounds headers that come bit by bit, in bytes and in time: nobody knows yet whose they are."""
 
     late: asyncio.TimerHandle | None = None  # closes a connection that sends no whole headers
     num_bytes = 0  # of headers that aren't whole
@@ -51,6 +51,9 @@ class Protocol(HttpToolsProtocol):
             self.num_bytes += len(data)
             if self.num_bytes > MOST_HEADERS and not self.transport.is_closing():
                 self.send_400_response(f"its headers are longer than {MOST_HEADERS:,} bytes")
+        elif self.cycle and self.cycle.response_complete and not self.timeout_keep_alive_task:
+            # The bytes that ended the wait for the next request began none (an empty line, say).
+            self._schedule_keep_alive()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -69,6 +72,17 @@ class Protocol(HttpToolsProtocol):
         if self.late is not None:
             self.late.cancel()
             self.late = None
+
+    def _schedule_keep_alive(self) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def on_response_complete(self) -> None:
+        """The last answer of a connection: what its client doesn't read is thrown away."""
+        super().on_response_complete()
+        if self.transport.is_closing() and self.transport.get_write_buffer_size():
+            self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
 
     def timeout_keep_alive_handler(self) -> None:
         """Long after the last answer: one that its client has not read is thrown away."""
@@ -200,7 +214,8 @@ async def drain(services: list[Service], timeout: float) -> None:
                 await asyncio.sleep(0.02)
     for service in services:
         service.registry.end_all("the server is shutting down", "draining")
-        service.engine.give_up("the server is shutting down")  # who isn't even in line yet
+        over = EngineDown("the server is shutting down")
+        service.engine.give_up(over)  # to those who aren't even in line yet
         service.closing = True
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from labkit.model.sampling_params import SamplingParams
 from labkit.serving.admission import fitted, refuse_what_it_lacks
-from labkit.serving.engine_client import EngineClient, EngineDown, RequestRefused
+from labkit.serving.engine_client import EngineClient, EngineDown, EngineLost, RequestRefused
 from labkit.serving.errors import APIError, from_value_error
 from labkit.serving.lifecycle import Asked, Choice, Registry, Ticket, failed
 from labkit.serving.live import Live
@@ -79,7 +79,7 @@ class Service:
         refuse_what_it_lacks(asked, info)
         params = replace(asked.params, max_tokens=fitted(asked, info.max_model_len))
         asked = replace(asked, params=params)
-        self.refuse_when_full(len(asked.prompts) * params.n)
+        self.refuse_when_full(len(asked.prompts), params.n)
         name = f"{PREFIX[asked.endpoint]}-{secrets.token_hex(12)}"
         ticket = Ticket(name, asked, self.text, self.engine.abort_soon, client, arrival)
         self.registry.open(ticket)
@@ -87,7 +87,7 @@ class Service:
             home = self.engine.home
             await asyncio.gather(*map(self.engine.add, self.adds(ticket)))
             if self.engine.status != "ready" or self.engine.home is not home:
-                raise EngineDown(self.engine.detail)  # it accepted, and died before this went on
+                raise EngineLost(self.engine.detail)  # it accepted, and died before this went on
             ticket.is_accepted = True
         except BaseException as error:
             self.registry.withdraw(ticket)
@@ -113,12 +113,13 @@ class Service:
         if self.engine.status != "ready":
             raise self.down(self.engine.detail)
 
-    def refuse_when_full(self, count: int) -> None:
+    def refuse_when_full(self, num_prompts: int, n: int) -> None:
         """The engine knows best who would wait; this holds also while it is in a long step."""
+        count = num_prompts * n
         most = self.options.max_queued_requests + self.engine.info.max_num_seqs
         if count > most:
             told = f"{count} answers (prompts x n) are asked for, {most} is the most; send less"
-            raise APIError(400, told, "n")
+            raise APIError(400, told, "n" if n > 1 else "prompt")
         if len(self.registry.choices) + count > most:
             raise self.busy(f"{len(self.registry.choices)} requests are open, {most} may be")
 
@@ -143,6 +144,9 @@ class Service:
                 return from_value_error(error, FIELDS)
             case EngineDown() if self.draining:
                 return self.over()
+            case EngineLost():
+                told = f"{error}; try again"
+                return APIError(503, told, code="engine_failed", retry_after=RETRY_AFTER_S)
             case EngineDown():
                 return self.down(str(error))
         return error
@@ -200,10 +204,12 @@ class Service:
         if self.options.log_prompts:
             prompts = [self.text.decode(p, skip_special_tokens=False) for p in ticket.asked.prompts]
             log_request(ticket, prompts, [choice.output.text for choice in ticket.choices])
+            ticket.asked = replace(ticket.asked, prompts=[])  # logged, and of no more use
         else:
             log_request(ticket)
 
     def stepped(self, step: Step) -> None:
-        self.live.step(time.monotonic(), step.ended - step.began, len(step.tokens))
+        num_tokens = sum(token.token_id is not None for token in step.tokens)
+        self.live.step(time.monotonic(), step.ended - step.began, num_tokens)
         # `heard` is of this step: the client notes it before it hands a message on.
         self.metrics.stepped(step, self.engine.info.num_blocks, self.engine.heard)

@@ -66,7 +66,7 @@ class Answering(ABC, Response):
             await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if answering.done():
                 answering.result()
-            if self.ticket.dropped:
+            if self.ticket.dropped and "labkit.transport" in scope:
                 await leaving  # its connection is cut, and the framework hears of it
         finally:
             for task in (answering, leaving):

@@ -406,14 +406,18 @@ compare("02.throughput", points[-1].tokens_per_s / points[0].tokens_per_s, "time
 # %% [markdown] lang="en"
 # **Compare.** Three regimes in one table.
 #
-# - Small batches are memory-bound: a second row is nearly free, throughput climbs.
+# - Small batches wait for memory: a second row costs less than the first, and throughput climbs. How
+#   much less depends on how many tokens a row has.
 # - Then a pass computes as long as it reads: the *knee*. Without a cache a CPU is there early, since
 #   a row of 12 tokens is 12 rows of the matrix product. From here on twice the rows take twice as
 #   long.
 # - Meanwhile the waste grows: the wider the batch, the longer its longest, the more padding and
 #   finished rows. Throughput can *fall*, and ITL keeps growing for everybody.
 #
-# The engine with a cache stays memory-bound far longer. On a GPU both knees lie farther out.
+# The engine with a cache makes several times as many tokens at every size. It has a knee here too:
+# these answers are 2 to 8 tokens long, so a wide batch is mostly prompts, and soon mostly rows that
+# have ended. Notebook 03 measures decode alone, where many rows still pay. On a GPU both knees lie
+# farther out.
 #
 # ## The best batch
 #
@@ -424,20 +428,23 @@ compare("02.throughput", points[-1].tokens_per_s / points[0].tokens_per_s, "time
 # %% [markdown] lang="ko" of="4209d5b7"
 # **비교.** 표 하나에 세 구간이 있습니다.
 #
-# - 배치가 작으면 메모리에 묶입니다. 둘째 행은 거의 공짜이고 처리량이 올라갑니다.
-# - 그다음은 계산 시간이 읽는 시간만큼 걸립니다. 이 꺾이는 지점이 무릎(knee)입니다. 캐시가 없으면 CPU는
+# - 배치가 작으면 메모리를 기다립니다. 둘째 행은 첫째 행보다 싸고, 처리량이 올라갑니다. 얼마나 싼지는 한
+#   행의 토큰 수에 달려 있습니다.
+# - 그다음은 계산하는 데 읽는 데만큼 시간이 걸립니다. 이 꺾이는 지점이 무릎(knee)입니다. 캐시가 없으면 CPU는
 #   일찍 여기에 이릅니다. 12토큰짜리 행 하나가 행렬 곱에서는 12행이기 때문입니다. 여기서부터는 행이 두
 #   배면 시간도 두 배입니다.
 # - 그사이 낭비가 늘어납니다. 배치가 넓을수록 가장 긴 요청이 길어지고, 패딩과 끝난 행이 많아집니다.
 #   처리량이 *떨어질* 수도 있고, ITL은 모두에게 계속 늘어납니다.
 #
-# 캐시가 있는 엔진은 훨씬 오래 메모리에 묶여 있습니다. GPU에서는 두 무릎 모두 더 멀리 있습니다.
+# 캐시가 있는 엔진은 어느 크기에서나 토큰을 몇 배 더 만듭니다. 여기에도 무릎이 있습니다. 이 답들은 2에서
+# 8토큰이라, 넓은 배치는 대부분 프롬프트이고 곧 대부분 끝난 행이 됩니다. 노트북 03은 디코드만 재는데,
+# 거기서는 행이 많아도 이득입니다. GPU에서는 두 무릎 모두 더 멀리 있습니다.
 #
 # ## 가장 좋은 배치
 #
 # 사용자는 처리량을 사지 않습니다. 빠른 첫 토큰과 그 뒤의 꾸준한 흐름, 즉 SLO를 삽니다.
-# **goodput**은 SLO를 지킨 요청을 초당으로 셉니다(DistServe, OSDI 2024). 늦게 온 요청은 다른 요청만큼
-# 비용이 들지만 가치는 없습니다.
+# **goodput**은 SLO를 지킨 요청을 초당으로 셉니다(DistServe, OSDI 2024). 너무 늦게 답을 받은 요청은
+# 다른 요청만큼 비용이 들지만 가치는 없습니다.
 
 # %% show="labkit.measure.batching:BatchRun"
 

@@ -324,10 +324,16 @@ print([11, 12, 13, 14], "with the salt 'tenant b' →", salted.hex()[:8])
 # The same four tokens after another beginning: another name. Now look a request up. One detail has
 # stopped real servers: when *everything* is found, no token is left to compute, and without a forward
 # pass there are no logits to choose the next token from.
+#
+# At hand: `self.pool`, your `BlockPool` (`find`, `block_size`, `prefix_caching`), and
+# `self.hashes(request, count)`, the names of the request's first `count` blocks.
 
 # %% [markdown] lang="ko" of="ce6c7646"
 # 같은 토큰 네 개라도 시작이 다르면 이름이 다릅니다. 이제 요청을 찾아봅니다. 실제 서버를 멈추게 한 점이
 # 하나 있습니다. *전부* 찾으면 계산할 토큰이 남지 않고, 순전파가 없으면 다음 토큰을 고를 로짓도 없습니다.
+#
+# 쓸 수 있는 것: `self.pool`, 여러분의 `BlockPool`(`find`, `block_size`, `prefix_caching`)과
+# `self.hashes(request, count)`, 요청의 앞쪽 블록 `count`개의 이름.
 
 # %% exercise="04.5"
 

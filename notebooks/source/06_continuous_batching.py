@@ -1072,12 +1072,16 @@ answer(
 # %% [markdown] lang="en"
 # ## The ladder
 #
-# Every rung so far on one small workload. With parts that passed, this rung runs on them too.
+# Every rung so far on one small workload. With parts that passed, this rung runs on them too. All
+# eight requests come at once and the pool holds them all, so `paged` makes one batch of them and
+# nobody waits: there is little for the new rung to win here. Experiment A is where it wins.
 
 # %% [markdown] lang="ko" of="51c07ffe"
 # ## 사다리
 #
-# 지금까지의 모든 단을 작은 작업 하나로 잽니다. 통과한 코드가 있으면 이 단은 그 코드로도 돕니다.
+# 지금까지의 모든 단을 작은 작업 하나로 잽니다. 통과한 코드가 있으면 이 단은 그 코드로도 돕니다. 요청 여덟이
+# 한꺼번에 오고 풀에 모두 들어가므로 `paged`도 배치 하나로 만들어 아무도 기다리지 않습니다. 새 단이 여기서
+# 얻을 것은 거의 없습니다. 이기는 곳은 실험 A입니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.ladder import ladder

@@ -379,9 +379,11 @@ print(f"the first one's request was gone {1e3 * life.freed_s:.0f} ms after it ha
 
 # %% [markdown] lang="en"
 # One slot, and two may wait. Six requests come; the third has a token that the model doesn't have.
+# No step is done here, so that r0, which will have the slot, still counts among those that wait.
 
 # %% [markdown] lang="ko" of="921c40f6"
-# 자리는 하나, 둘까지 기다릴 수 있습니다. 요청 여섯이 오고, 세 번째에는 모델에 없는 토큰이 있습니다.
+# 자리는 하나, 둘까지 기다릴 수 있습니다. 요청 여섯이 오고, 세 번째에는 모델에 없는 토큰이 있습니다. 여기서는
+# 단계를 실행하지 않으므로, 자리를 얻을 r0도 아직 기다리는 요청으로 셉니다.
 
 # %%
 from labkit.model.sampling_params import SamplingParams
@@ -629,7 +631,8 @@ print(f"process against in the loop, 4 streams: × {factor(four):.2f} tokens/s")
 
 # %% [markdown] lang="en"
 # Here splitting CPU work gains nothing. On a CPU the engine is busy nearly all the time, wherever it
-# lives, and the tokens/s are the same within the noise. What is already near 100% can't be raised.
+# lives. The tokens/s differ by a tenth or two, as such short runs do. What is already near 100%
+# can't be raised.
 # (On a GPU look at your own numbers: its steps are shorter.)
 #
 # **The GPU half**, six causes, switched on one at a time on the paced card. API and engine are
@@ -639,9 +642,9 @@ print(f"process against in the loop, 4 streams: × {factor(four):.2f} tokens/s")
 # device busy?
 
 # %% [markdown] lang="ko" of="a767ef69"
-# 여기서는 CPU 일을 나누어도 얻는 것이 없습니다. CPU에서는 엔진이 어디에 살든 거의 항상 바쁘고, tokens/s도
-# 잡음 범위에서 같습니다. 이미 100%에 가까운 것을 더 올릴 수는 없습니다. (GPU라면 단계가 더 짧으니 직접
-# 잰 숫자를 보세요.)
+# 여기서는 CPU 일을 나누어도 얻는 것이 없습니다. CPU에서는 엔진이 어디에 살든 거의 항상 바쁩니다. tokens/s는
+# 10분의 1이나 2쯤 다른데, 이렇게 짧은 실행에서는 그만큼 흔들립니다. 이미 100%에 가까운 것을 더 올릴 수는
+# 없습니다. (GPU라면 단계가 더 짧으니 직접 잰 숫자를 보세요.)
 #
 # **GPU 쪽 절반**: paced 카드에서 여섯 가지 원인을 하나씩 켭니다. *모든* 행에서 API와 엔진은 각자의
 # 프로세스입니다.
@@ -666,7 +669,7 @@ compare("07.busy_small_batch", 100 * by_cause["small-batch"]["busy"], "% busy", 
 # %% [markdown] lang="en"
 # | cause | what was switched on | what gives it away |
 # | --- | --- | --- |
-# | tokenizer | prompts are texts of 5,000 tokens, nearly all of it cached | TTFT, while KV use is low |
+# | tokenizer | prompts are texts of 40,000 characters, nearly all blanks: some 600 tokens, cached | TTFT, while nothing waits in line and KV use is low |
 # | small-batch | two slots | queue time; tokens per step |
 # | kv | a quarter of the blocks needed | KV peak near 100%, queue time, few tokens per step |
 # | transfer | the same, swapped over a slow link | as above, and steps are long with copies |
@@ -680,7 +683,7 @@ compare("07.busy_small_batch", 100 * by_cause["small-batch"]["busy"], "% busy", 
 # %% [markdown] lang="ko" of="ac7913fa"
 # | 원인 | 켠 것 | 드러나는 곳 |
 # | --- | --- | --- |
-# | tokenizer | 5,000토큰짜리 텍스트 프롬프트, 거의 전부 캐시에 있음 | KV 사용률은 낮은데 TTFT가 김 |
+# | tokenizer | 40,000자짜리 텍스트 프롬프트, 거의 전부 공백이라 600토큰쯤이고 캐시에 있음 | 줄은 비어 있고 KV 사용률은 낮은데 TTFT가 김 |
 # | small-batch | 자리 둘 | 대기 시간, 단계당 토큰 수 |
 # | kv | 필요한 블록의 4분의 1만 있음 | KV 최고치가 100% 가까움, 대기 시간, 단계당 토큰이 적음 |
 # | transfer | 같은 부족, 느린 링크로 스왑 | 위와 같고, 복사 때문에 단계가 길어짐 |
@@ -696,8 +699,8 @@ print("2 streams, steps modelled\n" + table(two))
 print(f"splitting: × {factor(two):.2f} with 2 streams, × {factor(many):.2f} with 64")
 
 # %% [markdown] lang="en"
-# With two streams splitting gains little (a tenth, where this was written), with 64 more than half:
-# it can hide no more CPU work than a step carries. The remedy for a small batch is a larger one;
+# With two streams splitting gains a few per cent, with 64 many times that: it can hide no more CPU
+# work than a step carries. The remedy for a small batch is a larger one;
 # for bandwidth, fewer bytes (notebooks 03 and 04).
 #
 # ## Experiment E: the engine is killed
@@ -710,7 +713,7 @@ print(f"splitting: × {factor(two):.2f} with 2 streams, × {factor(many):.2f} wi
 # **Predict.** After how many seconds has the last of the three clients its error?
 
 # %% [markdown] lang="ko" of="7e6d4c3b"
-# 스트림 둘에서는 나누어도 얻는 것이 적고(이 글을 쓴 장비에서 10분의 1), 64개에서는 절반이 넘게 빨라집니다.
+# 스트림 둘에서는 나누어서 몇 퍼센트, 64개에서는 그 몇 배를 얻습니다.
 # 단계에 든 CPU 일보다 더 많이 감출 수는 없습니다. 작은 배치의 약은 큰 배치이고, 대역폭의 약은 더 적은 바이트입니다(노트북 03,
 # 04).
 #
@@ -790,7 +793,7 @@ for ends_at in ("the first finish_reason", "the end of the ticket"):
 
 # %% [markdown] lang="ko" of="251b310b"
 # **2. 읽지 않는 클라이언트.** 소켓은 꽉 찼고, 조각은 API의 메모리에 쌓이며, 이런 클라이언트가 많아지면
-# 서버가 모두에게서 죽습니다. 루프에서 기다려 주면 더 나쁩니다. 모두가 기다리게 됩니다. 그래서 스트림에는
+# 서버가 죽어 모두가 끊깁니다. 루프에서 기다려 주면 더 나쁩니다. 모두가 기다리게 됩니다. 그래서 스트림에는
 # 한도가 있고, 넘으면 그 클라이언트를 끊습니다. 다른 클라이언트는 알아채지 못합니다.
 
 # %%

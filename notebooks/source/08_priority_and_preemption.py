@@ -160,12 +160,12 @@ class MostUrgentFirst(InOrder):
 # %% [markdown] lang="en"
 # `play` runs a scheduler on a virtual clock, a second a step, without a model: the same schedule on
 # every machine. One slot; a batch request (priority 5) runs, then chat (0) comes, then an alarm
-# (−7), then another chat. (`labkit`'s own `Priority` is this class plus aging, for which see below.)
+# (−7) and another chat at once. (`labkit`'s own `Priority` is this class plus aging, for which see below.)
 
 # %% [markdown] lang="ko" of="e9f08995"
 # `play`는 모델 없이 가상 시계로, 한 단계에 1초씩 스케줄러를 돌립니다. 어느 장비에서나 같은 스케줄이
-# 나옵니다. 자리는 하나입니다. batch(우선순위 5)가 실행되고, chat(0), alarm(−7), 또 다른 chat이
-# 차례로 옵니다. (labkit의 `Priority`는 이 클래스에 에이징(aging)을 더한 것이며 뒤에서 다룹니다.)
+# 나옵니다. 자리는 하나입니다. batch(우선순위 5)가 실행되고, chat(0)이 온 다음 alarm(−7)과
+# 또 다른 chat이 함께 옵니다. (labkit의 `Priority`는 이 클래스에 에이징(aging)을 더한 것이며 뒤에서 다룹니다.)
 
 # %%
 from labkit.engine.blocks import BlockPool
@@ -1067,12 +1067,14 @@ answer(
 # %% [markdown] lang="en"
 # ## The ladder
 #
-# All six rungs on one workload, the last one with your parts beside the reference.
+# All six rungs on one workload, the last one with your parts beside the reference. Nobody is
+# preempted here: the last rung should cost nothing.
 
 # %% [markdown] lang="ko" of="c6590e3c"
 # ## 사다리
 #
-# 같은 부하에서 여섯 단을 모두 재고, 마지막 단은 직접 만든 코드를 labkit의 코드와 나란히 놓습니다.
+# 같은 부하에서 여섯 단을 모두 재고, 마지막 단은 직접 만든 코드를 labkit의 코드와 나란히 놓습니다. 여기서는
+# 아무도 선점되지 않으므로, 마지막 단에 드는 비용은 없어야 합니다.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.workbook.ladder import ladder

@@ -327,7 +327,8 @@ compare("09.hits", visited["least recently used"].num_hits, "of 16 requests")
 # two others, fills more than half of the shelf.
 #
 # Counting models instead of bytes would be worse. "Three models" don't fit when `write` is one of
-# them; to be safe the limit has to be *one*, and then every change is a load.
+# them; to be safe the limit has to be *two*, and then `tiny-1`, a single megabyte, throws out a
+# model of 281.
 #
 # What no order of eviction gives: the first request for a model waits, always. A model that must
 # answer within a second belongs in memory of its own. Notebook 10 asks what that costs.
@@ -343,7 +344,7 @@ compare("09.hits", visited["least recently used"].num_hits, "of 16 requests")
 # 쪽도 피할 수 없습니다.
 #
 # 바이트 대신 모델 수를 세면 더 나쁩니다. “셋까지”로는 `write`가 끼면 들어가지 않습니다. 안전하려면 상한이
-# *하나*여야 하고, 그러면 모델이 바뀔 때마다 불러옵니다.
+# *둘*이어야 하고, 그러면 1MB짜리 `tiny-1`이 281MB짜리 모델을 쫓아냅니다.
 #
 # 어떤 순서로 내보내도 얻을 수 없는 것이 있습니다. 모델의 첫 요청은 언제나 기다립니다. 1초 안에 대답해야
 # 하는 모델은 자기만의 메모리에 있어야 합니다. 그 값은 노트북 10에서 따집니다.

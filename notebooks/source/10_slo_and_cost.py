@@ -883,8 +883,8 @@ for decide in (by_average, wanted_replicas):
 #   (7,680 s for whole requests since pull request 15202).
 # - **Capacity.** GuideLLM, which vLLM's documentation recommends for production, sweeps rates.
 #   Triton Inference Server (the server, not the kernel language) has Perf Analyzer, whose
-#   `--latency-threshold` with `--binary-search` is your exercise 10.2; GenAI-Perf beside it has
-#   `--goodput`. Model Analyzer searches configurations under constraints, which is the capstone.
+#   `--latency-threshold` with `--binary-search` is your exercise 10.2; GenAI-Perf beside it had
+#   `--goodput`, and NVIDIA now points to AIPerf. Model Analyzer searches configurations under constraints, which is the capstone.
 # - **Pools** are in neither: both serve one set of models per server, and gateways or Ray Serve
 #   deployments in front of them make pools. Inside Triton Inference Server an `instance_group` with
 #   the rate limiter's priorities shares a card between models. Dedicating cards to *phases* is
@@ -905,7 +905,7 @@ for decide in (by_average, wanted_replicas):
 #   버킷에서 끝납니다(요청 전체는 PR 15202부터 7,680초).
 # - **용량.** vLLM 문서가 프로덕션에 권하는 GuideLLM은 속도를 훑습니다. Triton Inference Server(커널
 #   언어가 아니라 서버)에는 Perf Analyzer가 있고, `--latency-threshold`와 `--binary-search`가 실습 10.2에
-#   해당합니다. 나란히 있는 GenAI-Perf에는 `--goodput`이 있습니다. Model Analyzer는 제약
+#   해당합니다. 나란히 있던 GenAI-Perf에는 `--goodput`이 있었고, NVIDIA는 이제 AIPerf를 권합니다. Model Analyzer는 제약
 #   조건 아래에서 구성을 찾습니다. 캡스톤이 바로 그것입니다.
 # - **풀**은 둘 다 없습니다. 서버 하나가 모델 한 벌을 서빙하고, 풀은 앞단 게이트웨이나 Ray Serve
 #   deployment가 만듭니다. Triton Inference Server 안에서는 `instance_group`과 rate limiter의 우선순위로

@@ -217,7 +217,10 @@ def test_another_could_have_it_only_if_it_is_up_has_the_model_and_was_not_tried(
         second.breaker.failed(clock.now)
     assert not dispatcher.has_other(request, [first])
     clock.now = 1.0
-    assert dispatcher.has_other(request, [first]) and not second.breaker.is_probing
+    assert second.may_get("m", clock.now)  # one of all who ask, as a probe: no place for many
+    assert not dispatcher.has_other(request, [first]) and not second.breaker.is_probing
+    second.breaker.succeeded(clock.now)
+    assert dispatcher.has_other(request, [first])
 
 
 def test_who_was_a_probe_once_is_none_when_the_breaker_opens_again():

@@ -253,6 +253,38 @@ def test_the_room_of_one_that_leaves_is_promised_once():
     played(story())
 
 
+@pytest.mark.parametrize("spare, begins", [(100 * GB, True), (3 * GB, False)])
+def test_who_fits_whatever_becomes_of_a_swap_waits_for_none_but_memory(spare, begins):
+    """a leaves for e, or stays: there is room for one more of 1 GB beside either."""
+
+    async def story():
+        one = Play(sizes=SIZES | {"f": GB}, spare=spare)
+        one.cache.release(await one.use("a"))
+        await one.ask("e")
+        assert one.states() == {"a": State.LEAVING, "e": State.LOADING}
+        third = await one.ask("f")
+        assert one.states()["f"] is (State.LOADING if begins else State.WAITING)
+        await one.failed("e")
+        await one.loaded("f")
+        assert third.done() and one.states() == {"a": State.READY, "f": State.READY}
+
+    played(story())
+
+
+@play
+async def test_of_those_who_left_for_nothing_each_that_fits_comes_back(one):
+    """c doesn't fit beside what came meanwhile, d does."""
+    for name in "cd":
+        one.cache.release(await one.use(name))
+    coming = await one.ask("e")
+    await one.unloaded("c")
+    await one.unloaded("d")
+    one.cache.shelf.entries["b"] = Entry("b", 5 * GB, 1, State.READY)
+    await one.failed("e")
+    assert isinstance(coming.exception(), ModelLoadFailed)
+    assert one.states() == {"b": State.READY, "d": State.LOADING}
+
+
 @play
 async def test_after_a_failed_load_nobody_is_driven_out_for_those_who_left_for_it(one):
     await one.use("b")

@@ -2,6 +2,8 @@
 
 import types
 
+from prometheus_client import generate_latest
+
 from labkit.fleet.models.metrics import ModelsMetrics
 from labkit.serving.metrics import Metrics
 
@@ -11,7 +13,7 @@ def service(name: str):
 
 
 def lines(metrics: ModelsMetrics, services, held=None) -> list[str]:
-    return metrics.text(services, held or {}).decode().splitlines()
+    return generate_latest(metrics.look(services, held or {})).decode().splitlines()
 
 
 def test_each_family_is_told_once_with_the_samples_of_all_models():

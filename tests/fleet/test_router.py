@@ -8,6 +8,7 @@ from functools import wraps
 import pytest
 from fake_replica import Call, event, get, routed, until
 
+from labkit.fleet.router.asked import Asked, Body
 from labkit.fleet.router.backends import Timeouts
 from labkit.fleet.router.flight import Ended, Flight
 from labkit.fleet.router.health_checks import HealthChecks
@@ -447,6 +448,48 @@ async def test_a_list_of_models_that_comes_too_late_leaves_what_was_known(monkey
 
 
 @in_a_loop
+async def test_a_health_check_that_fails_by_our_own_mistake_ends_nothing(monkeypatch):
+    async with routed("a", "b") as (app, backends, fakes):
+        checks, checked = HealthChecks(backends, app.session, interval=0.01), []
+
+        async def check(backend, with_models):
+            checked.append(backend.name)
+            raise KeyError("a mistake")
+
+        monkeypatch.setattr(checks, "check", check)
+        running = asyncio.create_task(checks.run())
+        await until(lambda: min(map(checked.count, "ab")) > 2, "checks go on")
+        assert not running.done()
+        running.cancel()
+
+
+@in_a_loop
+async def test_a_request_is_known_by_the_name_that_its_replica_gave_it_and_took_it_by():
+    """Not by a client's: one may be as long as headers may be, or be another's too."""
+    async with routed("a") as (app, _, (fake,)):
+        await Call(app, headers=[(b"x-request-id", b"mine")]).ended()
+        assert [*app.proxy.owners] == ["a-1"]
+        fake.act = "fail"
+        assert (await Call(app).ended()).status == 500
+        head = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n"
+        for more in (b"", b"x-request-id: " + b"x" * 300 + b"\r\n"):
+            fake.act = head + more + b"\r\n"
+            assert (await Call(app).ended()).status == 200
+        assert [*app.proxy.owners] == ["a-1"]
+
+
+@in_a_loop
+async def test_why_no_replica_can_be_asked_is_told_of_each():
+    async with routed("a", "b", "c") as (app, (first, second, third), (fake, *_)):
+        second.models, third.is_up, third.detail = frozenset({"other"}), False, "it is away"
+        fake.act = "drop"
+        call = await Call(app, body={"model": "m", "prompt": "x"}).ended()
+        assert call.json["error"]["code"] == "replica_lost"  # what became of it says more
+        told = app.dispatcher.why_nobody(Asked(body=Body(model="m")), [first])
+        assert "(a: it was asked; b: it doesn't have the model; c: it is away)" in told
+
+
+@in_a_loop
 async def test_health_checks_read_the_models_of_replicas_that_want_the_routers_key():
     async with routed("a") as (app, (backend,), (fake,)):
         fake.api_key = "K"
@@ -456,7 +499,11 @@ async def test_health_checks_read_the_models_of_replicas_that_want_the_routers_k
         assert backend.models == {"m"}
 
 
-@pytest.mark.parametrize("payload", [b"", b"no JSON", b"[1]", b'{"max_tokens": "x"}'])
+DEEP = b'{"prompt": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+ODD = [b"", b"no JSON", b"[1]", b'{"max_tokens": "x"}', b'{"model": "\xff"}', DEEP]
+
+
+@pytest.mark.parametrize("payload", ODD, ids=lambda payload: repr(payload[:20]))
 @in_a_loop
 async def test_what_cant_be_read_is_the_replicas_to_refuse(payload):
     async with routed("a") as (app, _, (fake,)):

@@ -1,11 +1,20 @@
 """`bench bottleneck`: figures from known times, which of them tell a cause, one real run."""
 
+import asyncio
 import json
+import re
 
 import pytest
 
 from labkit.engine.request import Request
-from labkit.measure.bench import bottleneck, bottleneck_plot, bottleneck_rows, cli, pairwise
+from labkit.measure.bench import (
+    bottleneck,
+    bottleneck_load,
+    bottleneck_plot,
+    bottleneck_rows,
+    cli,
+    pairwise,
+)
 from labkit.measure.bench.answers import Answer
 
 TOTALS = {
@@ -96,6 +105,19 @@ def test_each_cause_is_one_switch_on_the_baseline():
     assert found["baseline"] == bottleneck.Case("baseline", found["baseline"].switch)
 
 
+class Runs:
+    """A tokenizer that makes a token of up to 64 equal letters."""
+
+    def encode(self, text: str) -> list[int]:
+        return re.findall(r"(.)\1{0,63}", text, re.DOTALL)
+
+
+def test_a_wide_text_has_many_characters_and_few_tokens():
+    wide = bottleneck.wide_text(Runs(), 1000)
+    assert 7500 < len(wide) <= 8000 and wide.isspace()
+    assert 100 < len(Runs().encode(wide)) < 200
+
+
 class Letters:
     """A tokenizer that makes a token of each letter."""
 
@@ -112,7 +134,7 @@ def test_prompts_are_what_the_case_wants():
     assert first[:100] == again[:100] != other[:100] and first != again
     assert len(ids.first()) == 2 and len(short.first()) == 1
     text = bottleneck.Prompts("text", options, Letters())
-    assert 80 < len(text.beginnings[0]) <= 100
+    assert len(text.beginnings[0]) == 100  # a token each: no more than was asked for
     assert text.next(0).prompt.startswith(text.beginnings[0])
     assert text.next(0).prompt != text.next(0).prompt
 
@@ -158,3 +180,16 @@ def test_a_short_run(tmp_path):
     assert rows["scheduler"]["clue"].startswith("scheduler: a policy")
     assert 0 < rows["transfer"]["kv_peak"] <= 1
     assert (tmp_path / "out.png").stat().st_size > 10_000
+
+
+def test_the_time_in_line_ends_with_the_run(monkeypatch):
+    """What is asked for a moment after the end must not count that moment."""
+    waits, runs, later = (10.0, 10.0), (10.0, 0.5), (1.0, 1.0)
+    data = [{"age_s": age, "queue_s": queue} for age, queue in (waits, runs, later)]
+
+    async def page(port, path):
+        return json.dumps({"data": data}).encode()
+
+    monkeypatch.setattr(bottleneck_load.light_client, "get", page)
+    found = asyncio.run(bottleneck_load.queues_of_open(0, lambda: 2.0))
+    assert found == [8.0, 0.5]

@@ -15,10 +15,12 @@ def test_the_built_notebooks_are_up_to_date_in_both_languages(capsys):
     assert main(["check"]) == 0, capsys.readouterr().out
 
 
-def test_every_known_mistake_is_caught_by_its_own_message(capsys):
-    assert main(["mistakes"]) == 0
+def test_the_table_of_known_mistakes_is_of_all_that_a_notebook_has(capsys):
+    """Of one notebook here: that each of all exercises is caught, test_exercises sees to."""
+    assert main(["mistakes", "03"]) == 0
     said = capsys.readouterr().out
-    assert said.count("  caught  ") == sum(len(e.mistakes) for e in registry.exercises().values())
+    known = [e for e in registry.exercises().values() if e.notebook == "03"]
+    assert said.count("  caught  ") == sum(len(e.mistakes) for e in known) > 9
 
 
 @pytest.mark.parametrize("path", BUILT, ids=lambda path: f"{path.parent.name}-{path.stem}")

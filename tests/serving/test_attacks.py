@@ -3,22 +3,26 @@
 import asyncio
 import json
 import socket
+from contextlib import asynccontextmanager
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from labkit.fleet.router.options import parse as parse_route
 from labkit.serving import server as serving
 from labkit.serving.guards import Guards
 from labkit.serving.options import parse
 
 
-def status_with(authorization: str) -> int:
-    """What a guarded server with the key KEY answers to this header."""
-    sent = []
+async def fine(scope, receive, send):
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
 
-    async def app(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+def answer_of(app, path: str = "/v1/completions", method: str = "POST", **headers: str):
+    """What an app behind `Guards` with the key KEY answers: status, headers, body."""
+    sent = []
 
     async def receive():
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -26,15 +30,21 @@ def status_with(authorization: str) -> int:
     async def send(message):
         sent.append(message)
 
-    headers = [(b"authorization", authorization.encode())]
-    scope = {"type": "http", "path": "/v1/models", "method": "GET", "headers": headers}
+    given = {"authorization": "Bearer KEY"} | headers
+    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
+    scope = {"type": "http", "path": path, "method": method, "headers": given}
     asyncio.run(Guards(app, "KEY")(scope, receive, send))
-    return sent[0]["status"]
+    return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
+
+
+def status_with(authorization: str) -> int:
+    """What a guarded server with the key KEY answers to this header."""
+    return answer_of(fine, "/v1/models", "GET", authorization=authorization)[0]
 
 
 @pytest.mark.parametrize("header", ["Bearer KEY", "bearer KEY", "BEARER KEY", "Bearer  KEY"])
 def test_the_schemes_case_and_spaces_do_not_matter(header):
-    assert status_with(header) == 200
+    assert status_with(header) == 204
 
 
 @pytest.mark.parametrize("header", ["Bearer key", "Basic KEY", "KEY", "Bearer", "", "Bearer KEYS"])
@@ -47,6 +57,48 @@ def test_an_empty_key_is_no_key(key, capsys):
     with pytest.raises(SystemExit):
         parse(["--api-key", key])
     assert "--api-key is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("read, line", [(parse, []), (parse_route, ["--backend", "http://x:1"])])
+def test_blanks_around_a_key_are_none_of_it(read, line, monkeypatch):
+    """Of a file with a secret, say: they don't come through a header."""
+    monkeypatch.setenv("LABKIT_API_KEY", " \n")
+    assert read(line).api_key is None
+    monkeypatch.setenv("LABKIT_API_KEY", "K\n")
+    assert read(line).api_key == "K"
+    assert read([*line, "--api-key", " L"]).api_key == "L"
+
+
+@pytest.mark.parametrize("kind, status", [
+    ("application/json", 204), ("application/problem+json; charset=utf-8", 204),
+    ("text/json", 415), ("application/xjson", 415), ("json", 415), ("", 415),
+])  # fmt: skip
+def test_json_is_what_the_framework_reads_as_json(kind, status):
+    assert answer_of(fine, content_type=kind)[0] == status
+
+
+def test_who_waits_to_be_told_to_send_is_refused_for_the_whole_connection():
+    """It may send its body all the same, or not: what comes next can't be told from it."""
+    for more, closes in (({}, False), ({"expect": "100-continue"}, True)):
+        status, headers, _ = answer_of(fine, content_type="text/plain", **more)
+        assert status == 415 and (headers.get(b"connection") == b"close") is closes
+
+
+def test_a_mistake_of_ours_is_an_answer_too():
+    async def broken(scope, receive, send):
+        raise KeyError("a mistake")
+
+    status, _, body = answer_of(broken, content_type="application/json")
+    assert status == 500 and json.loads(body)["error"]["type"] == "server_error"
+
+
+def test_a_mistake_of_ours_within_an_answer_is_the_servers_to_log():
+    async def broken(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise KeyError("a mistake")
+
+    with pytest.raises(KeyError):
+        answer_of(broken, content_type="application/json")
 
 
 def test_a_message_about_n_names_it(shared):
@@ -74,23 +126,67 @@ WHOLE = b"GET / HTTP/1.1\r\n\r\n"
 def test_a_connection_whose_headers_do_not_come_is_closed(sent, monkeypatch):
     monkeypatch.setattr(serving, "HEADERS_S", 0.05)
 
-    async def app(scope, receive, send):
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
     async def heard() -> bytes:
-        config = uvicorn.Config(app, http=serving.Protocol, lifespan="off", log_config=None)
-        config.load()
-        state, loop = ServerState(), asyncio.get_running_loop()
-        listening = await loop.create_server(
-            lambda: serving.Protocol(config=config, server_state=state, app_state={}),
-            "127.0.0.1", 0,
-        )  # fmt: skip
-        reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
-        writer.write(sent)
-        found = await reader.read()  # to its end
-        writer.close()
-        listening.close()
-        return found
+        async with connected(fine) as (reader, writer):
+            writer.write(sent)
+            return await reader.read()  # to its end
 
     assert asyncio.run(heard()).count(b"HTTP/1.1 204") == sent.count(b"\r\n\r\n")
+
+
+@asynccontextmanager
+async def connected(app, keep_alive: float = 60):
+    """A connection to an app, as the server makes it."""
+    config = uvicorn.Config(
+        app, http=serving.Protocol, lifespan="off", log_config=None, timeout_keep_alive=keep_alive
+    )
+    config.load()
+    state, loop = ServerState(), asyncio.get_running_loop()
+    listening = await loop.create_server(
+        lambda: serving.Protocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+    )
+    reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        listening.close()
+
+
+def test_bytes_that_begin_no_request_do_not_keep_a_connection():
+    async def heard() -> bytes:
+        async with connected(fine, keep_alive=0.1) as (reader, writer):
+            writer.write(WHOLE)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"\r\n")
+            async with asyncio.timeout(30):
+                return await reader.read()
+
+    assert asyncio.run(heard()) == b""
+
+
+def test_a_last_answer_that_nobody_reads_is_thrown_away():
+    lost = []
+
+    async def large(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 50_000_000})
+
+    async def story():
+        async with connected(large, keep_alive=0.1) as (_, writer):
+            writer.transport.pause_reading()
+            writer.write(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+            async with asyncio.timeout(30):
+                while not lost:
+                    await asyncio.sleep(0.01)
+
+    class Seen(serving.Protocol):
+        def connection_lost(self, exc):
+            super().connection_lost(exc)
+            lost.append(exc)
+
+    whole, serving.Protocol = serving.Protocol, Seen
+    try:
+        asyncio.run(story())
+    finally:
+        serving.Protocol = whole

@@ -135,6 +135,7 @@ def test_no_engine_outlives_a_killed_server(long):
 
 
 def test_sigterm_lets_what_is_open_finish_and_refuses_what_comes(long):
+    """Also where the engine gets it: systemd, and Ctrl-C of a terminal, signal all processes."""
     server = long()
     asked = {"max_tokens": 400, "ignore_eos": True}
     expected = server.text("a", **asked)
@@ -143,6 +144,8 @@ def test_sigterm_lets_what_is_open_finish_and_refuses_what_comes(long):
     until(lambda: len(server.requests()) == 2, "two requests")
     watching = server.http.send(server.http.build_request("GET", "/live"), stream=True)
     until(lambda: next(watching.iter_lines()), "the page")
+    os.kill(server.engine_pid(), signal.SIGTERM)
+    os.kill(server.engine_pid(), signal.SIGINT)
     server.process.send_signal(signal.SIGTERM)
     refused = until(lambda: not_answered(server), "a refusal")
     assert refused.status_code == 503 and refused.json()["error"]["code"] == "draining"
@@ -188,6 +191,17 @@ def test_who_is_not_in_line_yet_when_the_server_ends_is_told_so(long):
     for answer in answers:
         assert answer().status_code == 503 and answer().json()["error"]["code"] == "draining"
     assert server.exit_status() == 0 and "Traceback" not in server.said()
+
+
+def test_an_engine_that_ends_before_it_has_taken_a_request_is_told_as_that(long):
+    """A router must know: the request may be what ended it, and is not for every replica."""
+    server = long("--step-timeout", 60)
+    os.kill(server.engine_pid(), signal.SIGSTOP)
+    answer = in_thread(partial(server.post, "/v1/completions", completion("b")))
+    until(server.requests, "it has come")
+    os.kill(server.engine_pid(), signal.SIGKILL)
+    assert answer().status_code == 503
+    assert answer().json()["error"]["code"] == "engine_failed"
 
 
 def num_connections(server) -> int:

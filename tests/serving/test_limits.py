@@ -213,6 +213,16 @@ def test_min_tokens_without_max_tokens_is_no_contradiction(shared):
     assert answer.status_code == 200 and answer.json()["usage"]["completion_tokens"] >= 20
 
 
+@pytest.mark.parametrize(("prompt", "reason"), [
+    ([*range(300), 1.5], "entry 300 is no token id; send whole numbers from 0 on"),
+    ([1, 2, -3], "entry 2 is no token id; send whole numbers from 0 on"),
+    ([[1, 2], [3, -4]], "entry 1 is neither a text nor a list of token ids"),
+    (["a"] * 257, "257 prompts, at most 256 fit; send fewer"),
+], ids=["float", "below 0", "in a list", "many"])  # fmt: skip
+def test_what_of_a_prompt_is_wrong_is_told(shared, prompt, reason):
+    assert reason in refused(shared.post(COMPLETIONS, completion(prompt)), param="prompt")
+
+
 # ---- bodies that are none
 
 DEEP = "[" * 100_000 + "]" * 100_000

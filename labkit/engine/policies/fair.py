@@ -58,7 +58,7 @@ class Fair(FCFS):
             self._forget_idle()
 
     def _join(self, tenant: str, had_its_turn: bool) -> None:
-        """A tenant of whom nobody waits comes to the line.
+        """A tenant of whom nobody waits comes to the line: `lines[tenant]` is made here, empty.
 
         Who was away gets no credit for it: its counter is lifted to the smallest one in the line
         (`_floor`), if it is below. One whose request `had_its_turn` (it was preempted) was never

@@ -12,7 +12,7 @@ from labkit.fleet.model_cache import Entry
 from labkit.fleet.models.served import Served
 from labkit.serving.api import as_asked
 from labkit.serving.bodies import ChatBody, Common, CompletionBody
-from labkit.serving.errors import APIError
+from labkit.serving.errors import UNREADABLE, APIError
 from labkit.serving.metrics import OTHER
 from labkit.serving.streams import whole_body
 
@@ -94,7 +94,7 @@ def checked(path: str, body: bytes) -> Common | None:
     """A body as its route will see it; None for one that is refused: no model is loaded for it."""
     try:
         return BODIES[path].model_validate(json.loads(body))
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         return None
 
 

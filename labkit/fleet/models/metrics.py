@@ -5,7 +5,7 @@ The label `model_name` has the names of the served models and OTHER, whatever cl
 
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from labkit.serving.metrics import LONG_S, OTHER
 
@@ -18,7 +18,7 @@ class ModelsMetrics:
     def __init__(self, budget: int):
         self.registry = CollectorRegistry()
         self.requests = self.counter("labkit:model_requests", "Requests for a model", "found")
-        self.refusals = self.counter("labkit:requests_refused", "Requests refused", "status")
+        self.refusals = self.counter("labkit:requests_refused", "Answered with an error", "status")
         self.unloads = self.counter("labkit:model_unloads", "Models that left the memory")
         self.failures = self.counter("labkit:model_load_failures", "Models that didn't load")
         self.seconds = Histogram(
@@ -49,8 +49,9 @@ class ModelsMetrics:
     def unloaded(self, name: str) -> None:
         self.unloads.labels(name).inc()
 
-    def text(self, services: Iterable, held: dict[str, int]) -> bytes:
-        """Prometheus' text format. `held` are the bytes of each model."""
+    def look(self, services: Iterable, held: dict[str, int]) -> "Together":
+        """All figures as of now, for `generate_latest`, which may take long. `held` are the bytes
+        of each model."""
         for name, num_bytes in held.items():
             self.bytes.labels(name).set(num_bytes)
         registries = [self.registry]
@@ -58,7 +59,7 @@ class ModelsMetrics:
             service.metrics.ready.set(service.status == "ready")
             service.metrics.look_at(service.engine_pid)
             registries.append(service.metrics.registry)
-        return generate_latest(Together(registries))
+        return Together(registries)
 
 
 class Together:

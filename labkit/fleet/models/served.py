@@ -129,7 +129,7 @@ class EngineLoader(Loader):
         told = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_S)
-            done = served.loaded_bytes() / served.need.loaded
+            done = served.loaded_bytes() / max(served.need.loaded, 1)
             entry.progress = max(entry.progress, min(done, ALMOST))
             if time.monotonic() > told + TOLD_S:
                 told = time.monotonic()

@@ -15,7 +15,7 @@ from labkit.fleet.model_cache import (
     gigabytes,
 )
 from labkit.fleet.models.app import ModelsApp, asked_model
-from labkit.fleet.models.metrics import ModelsMetrics
+from labkit.fleet.models.metrics import ModelsMetrics, Together
 from labkit.fleet.models.served import EngineLoader, Served
 from labkit.fleet.models.views import create_front
 from labkit.fleet.models.waiting import Waiting
@@ -74,11 +74,11 @@ class Models:
         held = f"{gigabytes(self.cache.shelf.num_bytes)} of {gigabytes(self.budget)} taken"
         return told.get(self.status, held)
 
-    def metrics_text(self) -> bytes:
+    def look_at_metrics(self) -> Together:
         entries = self.cache.shelf.entries
         held = {served.name: 0 for served in self.all}
         held |= {e.name: e.num_bytes for e in entries.values() if e.state is not State.WAITING}
-        return self.metrics.text([served.service for served in self.all], held)
+        return self.metrics.look([served.service for served in self.all], held)
 
     # ---- asked by `server.serve`
 

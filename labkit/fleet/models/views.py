@@ -5,6 +5,7 @@ import asyncio
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from prometheus_client import generate_latest
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
@@ -149,7 +150,8 @@ def add_operation(front: FastAPI, models) -> None:
     async def metrics():
         """Figures for Prometheus."""
         await asyncio.gather(*(served.service.views.look() for served in models.all))
-        return Response(models.metrics_text(), media_type=KIND)
+        text = await asyncio.to_thread(generate_latest, models.look_at_metrics())
+        return Response(text, media_type=KIND)
 
 
 def healths(models) -> dict:

@@ -12,7 +12,7 @@ import msgspec
 from labkit.engine.blocks import hash_block, root_hash
 from labkit.fleet.replicas import UNTOLD_TOKENS
 from labkit.serving.bodies import ChatBody, CompletionBody
-from labkit.serving.errors import APIError
+from labkit.serving.errors import UNREADABLE, APIError
 from labkit.serving.text import TemplateRefusal, TextSide
 
 
@@ -44,7 +44,7 @@ class Prompts:
         """The model that is asked for; the first one, if none is named. Raises APIError."""
         try:
             name = msgspec.json.decode(body).get("model")
-        except (ValueError, AttributeError):
+        except (*UNREADABLE, AttributeError):
             name = None
         if isinstance(name, str) and name not in self.models:
             told = f"there is no model {name!r}; this server has {', '.join(self.models)}"
@@ -55,7 +55,7 @@ class Prompts:
         """Of a body that is no request nothing is told: a replica will say what is wrong."""
         try:
             asked, prompt, most = self.read(path, body, self.text(model))
-        except (APIError, TemplateRefusal, ValueError):  # pydantic raises ValueErrors
+        except (APIError, TemplateRefusal, *UNREADABLE):  # pydantic raises ValueErrors
             return About()
         return About(
             len(prompt), (most or UNTOLD_TOKENS) * (asked.n or 1),

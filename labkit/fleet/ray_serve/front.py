@@ -111,7 +111,7 @@ def add_operation(app: FastAPI, replicas: Replicas, prompts: Prompts) -> None:
         found = await replicas.all(Call("GET", "/metrics"))
         kind = "text/plain; version=0.0.4; charset=utf-8"
         texts = [(name, body.decode()) for name, _, body in found]
-        return PlainTextResponse(merged(texts), media_type=kind)
+        return PlainTextResponse(await asyncio.to_thread(merged, texts), media_type=kind)
 
     @app.get("/")
     async def page():

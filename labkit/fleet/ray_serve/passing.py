@@ -16,7 +16,7 @@ from fastapi.responses import Response
 from labkit.fleet.ray_serve.about import About
 from labkit.fleet.ray_serve.inward import Call, Head
 from labkit.serving.answers import event
-from labkit.serving.errors import APIError
+from labkit.serving.errors import UNREADABLE, APIError
 from labkit.serving.streams import gone
 
 TRIES = 3  # replicas that a request is given to, one after the other
@@ -192,7 +192,7 @@ def body_of(content: bytes, more: bool = True) -> dict:
 def wants_stream(body: bytes) -> bool:
     try:
         return bool(msgspec.json.decode(body).get("stream"))
-    except (ValueError, AttributeError):
+    except (*UNREADABLE, AttributeError):
         return False
 
 

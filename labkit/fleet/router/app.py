@@ -45,7 +45,7 @@ class RouterApp:
         return len(self.proxy.flights)
 
     def note_refusal(self, status: int) -> None:
-        """`Guards` tells of every answer to a client that is a refusal."""
+        """`Guards` tells of every request for a completion that gets an error."""
         self.metrics.failed(status)
 
     async def __call__(self, scope, receive, send) -> None:

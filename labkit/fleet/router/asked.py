@@ -11,6 +11,7 @@ from functools import cached_property
 import msgspec
 
 from labkit.fleet.replicas import UNTOLD_TOKENS
+from labkit.serving.errors import UNREADABLE
 
 BYTES_PER_TOKEN = 4  # of JSON text, roughly; token ids come to about as much
 BLOCK_BYTES = 128  # some 32 tokens: what a prefix cache shares is about as coarse
@@ -98,8 +99,8 @@ def read(
     """What is asked for, as far as it can be read."""
     try:
         body = decode(payload)
-    except msgspec.MsgspecError:  # no JSON, or a field of another type
+    except UNREADABLE:  # or a field of another type
         body = Body()
     session = headers.get(session_header, b"").decode("latin-1") or body.user or ""
-    lets_go = b"respond-async" in headers.get(b"prefer", b"")
+    lets_go = b"respond-async" in headers.get(b"prefer", b"").lower()
     return Asked(path, body, session, path in SAFE_PATHS and not lets_go)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from yarl import URL
 
 from labkit.fleet.breaker import Breaker
-from labkit.fleet.routing import NoReplica, Replica, Router
+from labkit.fleet.routing import Replica, Router
 
 NO_ANSWER = (502, 504)  # what stands before a replica says so of it: a loss, as if by silence
 
@@ -71,7 +71,7 @@ class Trip:
 
     asked: object
     backend: Backend
-    is_probe: bool  # its breaker is open, and waits to hear of this one
+    is_probe: bool  # its breaker waits to hear of this one, and hasn't yet
     is_lost: bool = False
     has_answer: bool = False  # its first bytes, from a replica that lives
     is_open: bool = True
@@ -106,9 +106,12 @@ class Dispatcher:
         return Trip(asked, backend, is_probe=backend.breaker.is_open)
 
     def has_other(self, asked, tried: Collection[Backend]) -> bool:
-        """Whether another could be chosen now. Takes no probe."""
+        """Whether another would get it, however many ask: a half-open breaker lets one through."""
         now, model = self.clock(), model_of(asked)
-        return any(one.may_get(model, now) and one not in tried for one in self.backends)
+        return any(
+            one.may_get(model, now) and not one.breaker.is_open and one not in tried
+            for one in self.backends
+        )
 
     def answered(self, trip: Trip) -> None:
         """The head of an answer came. One that refuses it, or fails at it, lives: a model that
@@ -144,11 +147,15 @@ class Dispatcher:
             verdict(self.clock())
         trip.is_probe = False
 
-    def why_nobody(self, error: NoReplica) -> str:
+    def why_nobody(self, asked, tried: Collection[Backend]) -> str:
         """What each replica lacks, for the client's error."""
-        now = self.clock()
-        told = [
-            f"{b.name}: {b.detail if not b.is_up else 'breaker ' + b.breaker.state(now)}"
-            for b in self.backends
-        ]
-        return f"no replica can be asked now ({'; '.join(told)}); try again, or see GET /health"
+        told = "; ".join(f"{one.name}: {self.why_not(one, asked, tried)}" for one in self.backends)
+        return f"no replica can be asked now ({told}); try again, or see GET /health"
+
+    def why_not(self, backend: Backend, asked, tried: Collection[Backend]) -> str:
+        if not backend.has(model_of(asked)):
+            return "it doesn't have the model"
+        if backend in tried:
+            return "it was asked"
+        state = backend.breaker.state(self.clock())
+        return f"its breaker is {state}" if backend.is_up else backend.detail

@@ -10,6 +10,7 @@ import msgspec
 from labkit.fleet.router.backends import Backend
 from labkit.fleet.router.failures import reason
 from labkit.fleet.router.replies import MOST_LISTED, short_body
+from labkit.serving.errors import UNREADABLE
 
 MOST_SILENT = 2  # checks in a row without an answer: one may come late on a busy machine
 MODELS_EVERY = 10  # checks: a replica may load another model
@@ -51,7 +52,10 @@ class HealthChecks:
         while True:
             for turn in range(MODELS_EVERY):
                 await asyncio.sleep(self.interval)
-                await self.check(backend, with_models=turn == 0)
+                try:
+                    await self.check(backend, with_models=turn == 0)
+                except Exception:  # of a mistake here: no check may end the router
+                    log.exception("a health check failed", extra={"replica": backend.name})
 
     async def check_all(self) -> None:
         """Each once, at the same time."""
@@ -100,6 +104,6 @@ class HealthChecks:
         except (TimeoutError, aiohttp.ClientError, OSError):
             return
         backend.models = None
-        with suppress(msgspec.MsgspecError, RecursionError):
+        with suppress(*UNREADABLE):
             listed = msgspec.json.decode(body or b"", type=Models)
             backend.models = frozenset(one.id for one in listed.data)

@@ -10,7 +10,7 @@ import msgspec
 from labkit.fleet.router import headers
 from labkit.fleet.router.backends import Backend, Dispatcher
 from labkit.fleet.router.replies import MOST_LISTED, short_body
-from labkit.serving.errors import JSON, APIError
+from labkit.serving.errors import JSON, UNREADABLE, APIError
 
 PATIENCE_S = 2.0  # for a replica's part of a list
 SPARE_DEPTH = 100  # calls
@@ -98,9 +98,7 @@ class Merged:
                 check_depth(told)
                 is_one = isinstance(told, dict) and 200 <= response.status <= 599
                 return (response.status, told) if is_one else None
-        except (
-            TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError, RecursionError
-        ):  # fmt: skip
+        except (TimeoutError, aiohttp.ClientError, OSError, *UNREADABLE):
             return None
 
     def health(self, draining: bool, num_open: int) -> JSON:

@@ -29,7 +29,7 @@ class RouterMetrics:
         )
         self.losses = self._make(Counter, "losses", "Requests that a replica lost", "replica")
         self.retries = self._make(Counter, "retries", "Requests sent again, to", "replica")
-        self.errors = self._make(Counter, "errors", "Errors that clients were sent", "status")
+        self.errors = self._make(Counter, "errors", "Completions answered with an error", "status")
         told = "From dispatch to the first byte of the answer"
         self.first = Histogram(
             "labkit:router_first_byte_seconds", told, ["replica"], registry=self.registry,

@@ -105,7 +105,7 @@ def parse(argv: list[str]) -> Namespace:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         parser.error(f"two replicas are called {twice}; give them names: --backend NAME=URL")
-    options.api_key = options.api_key or os.environ.get("LABKIT_API_KEY") or None
+    options.api_key = (options.api_key or os.environ.get("LABKIT_API_KEY", "")).strip() or None
     return options
 
 

@@ -15,11 +15,12 @@ from labkit.fleet.router.metrics import RouterMetrics
 from labkit.fleet.router.replies import BadAnswer, StreamEnd, check_status, short_body
 from labkit.fleet.routing import NoReplica
 from labkit.serving.answers import event
+from labkit.serving.bodies import MOST_LABEL
 from labkit.serving.errors import APIError
 from labkit.serving.streams import gone, whole_body
 
 REFUSALS = (429, 503)  # "not now": another replica may
-DIED_OF_IT = (b'"engine_failed"', b'"replica_lost"')  # a 503 of labkit that isn't "not now"
+ENGINE_DIED = (b'"engine_failed"', b'"replica_lost"')  # a 503 of labkit that isn't "not now"
 MOST_OWNERS = 100_000  # requests whose replica is remembered
 log = logging.getLogger("labkit.router")
 LOSSES = (aiohttp.ClientError, OSError, TimeoutError, Ended, BadAnswer)
@@ -59,8 +60,8 @@ class Proxy:
         failure, num_lost = None, 0
 
         def may_move() -> bool:
-            others = asked.may_repeat and num_lost < self.retries
-            return others and self.dispatcher.has_other(asked, tried)
+            is_allowed = asked.may_repeat and num_lost < self.retries
+            return is_allowed and self.dispatcher.has_other(asked, tried)
 
         flight.may_move = may_move
         while num_lost <= self.retries and not flight.has_left:
@@ -69,8 +70,8 @@ class Proxy:
             except UnknownModel:
                 await refuse(failures.unknown_model(asked), scope, send)
                 return
-            except NoReplica as error:
-                failure = failure or Failure(self.nobody(error), was_sent=False)
+            except NoReplica:
+                failure = failure or Failure(self.nobody(asked, tried), was_sent=False)
                 break
             if tried:
                 self.metrics.retried(trip.backend.name)
@@ -128,7 +129,7 @@ class Proxy:
             self.metrics.first_byte(backend.name, response.status, self.dispatcher.clock() - sent)
             backend.flights.discard(flight)
             told = headers.to_client(response.raw_headers, backend.name, request_id)
-            self.remember(told, backend)
+            self.remember(response, backend)
             flight.has_first_byte(backend.timeouts.between_bytes)
             flight.has_begun, flight.is_stream = True, end is not None
             await send({"type": "http.response.start", "status": response.status, "headers": told})
@@ -162,7 +163,7 @@ class Proxy:
         says = f"replica {trip.backend.name} refuses; try again"
         error = APIError(response.status, says, retry_after=RETRY_AFTER_S)
         refusal = None if body is None else (response.status, told, body)
-        was_sent = body is not None and any(code in body for code in DIED_OF_IT)
+        was_sent = body is not None and any(code in body for code in ENGINE_DIED)
         return Failure(error, was_sent, refusal)
 
     async def break_off(self, error: Exception, flight: Flight, backend, scope, send) -> None:
@@ -186,15 +187,18 @@ class Proxy:
         await send({"type": "http.response.start", "status": status, "headers": told})
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
-    def remember(self, told: headers.Headers, backend: Backend) -> None:
-        """Whose request it is, for those who cancel it."""
-        request_id = next(value for name, value in told if name == b"x-request-id")
-        self.owners[request_id.decode("latin-1")] = backend
+    def remember(self, response, backend: Backend) -> None:
+        """Whose request it is, for those who cancel it. By the replica's own name for it only: of
+        one that it refuses it knows nothing, and a client's name may be long, or another's."""
+        request_id = response.headers.get("x-request-id", "")
+        if response.status >= 400 or not 0 < len(request_id) <= MOST_LABEL:
+            return
+        self.owners[request_id] = backend
         if len(self.owners) > MOST_OWNERS:
             self.owners.popitem(last=False)
 
-    def nobody(self, error: NoReplica) -> APIError:
-        told = self.dispatcher.why_nobody(error)
+    def nobody(self, asked, tried: list[Backend]) -> APIError:
+        told = self.dispatcher.why_nobody(asked, tried)
         return APIError(503, told, code="no_replica", retry_after=RETRY_AFTER_S)
 
 

@@ -23,8 +23,9 @@ tokenizer, scheduler, messages and processes are real (engine and API are apart 
 the device is modelled: it waits, using no CPU, as long as the card's data sheet says.
 
   baseline     N clients, each of which asks again when it has its answer; short prompts
-  tokenizer    prompts are long texts (one for all: the prefix cache has it), so that the API is
-               busy making tokens of them while the device waits for requests
+  tokenizer    prompts are a long text of few tokens, a wide table of blanks (one for all: the
+               prefix cache has it), so that the API is busy making tokens of them while the
+               device, whose contexts stay short, waits for requests
   small-batch  max_num_seqs 2: each step reads all weights for two tokens
   kv           a cache of a quarter of the blocks needed: requests wait, or are preempted and
                computed again
@@ -63,6 +64,7 @@ FORMULAS = [
 CAUSES = ("tokenizer", "small-batch", "kv", "transfer", "scheduler", "bandwidth")
 PROMPT_TOKENS, LEAST_OUT, MOST_OUT = 64, 16, 48
 BLOCK_SIZE, FEW_SLOTS, SHORTAGE = 16, 2, 4  # a quarter of the blocks
+CHARACTERS = 8  # of a text, for each token of a long prompt
 SLOW_LINK = 0.5e9  # bytes/s, as to a SATA disk
 SERVER = "labkit.serving"
 
@@ -74,7 +76,7 @@ class Case:
     cause: str
     switch: str
     options: Sequence[str] = ()  # of the server, after those of the baseline
-    long: str = ""  # prompts are long: "text" that all share, or "ids", each client its own
+    long: str = ""  # prompts: "text" of many characters that all share, or "ids", each its own
     module: str = SERVER
     host_bandwidth: float | None = None
 
@@ -118,8 +120,8 @@ def cases(options: Namespace) -> list[Case]:
     few = ["--num-blocks", str(max(options.clients * each // SHORTAGE, each))]
     long, link = f"{options.long_tokens:,} tokens", f"{SLOW_LINK / 1e9:g} GB/s"
     known = {
-        "tokenizer": Case("tokenizer", f"prompts are texts of {long}, all but the end cached",
-                          long="text"),
+        "tokenizer": Case("tokenizer", f"prompts are {CHARACTERS * options.long_tokens:,} "
+                          "characters, nearly all blanks, and cached", long="text"),
         "small-batch": Case("small-batch", f"max_num_seqs {FEW_SLOTS}",
                             ["--max-num-seqs", str(FEW_SLOTS)]),
         "kv": Case("kv", f"{few[1]} KV blocks, 1/{SHORTAGE} of what the clients need", few),
@@ -205,7 +207,7 @@ class Prompts:
         self.draw = random.Random(f"prompts {options.seed}")
         self.beginnings = []
         if long == "text":
-            self.beginnings = [long_text(text, options.long_tokens, self.draw)]
+            self.beginnings = [wide_text(text, options.long_tokens)]
         elif long == "ids":
             self.beginnings = [self.ids(options.long_tokens) for _ in range(options.clients)]
 
@@ -233,11 +235,10 @@ class Prompts:
         return WorkloadRequest("q", out, ignore_eos=True, **prompt)
 
 
-def long_text(text, num_tokens: int, draw: random.Random) -> str:
-    """Common words that make about so many tokens, and no more."""
-    from labkit.measure.bench import sending
-
-    words = draw.choices(sending.WORDS, k=num_tokens)
-    while len(text.encode(" ".join(words))) > num_tokens:
-        words = words[: len(words) * 19 // 20]
-    return " ".join(words)
+def wide_text(text, num_tokens: int) -> str:
+    """A wide table, empty: as many characters as `num_tokens` long tokens of prose have, and far
+    fewer tokens, since tokenizers have tokens of many blanks. At most `num_tokens` where one has
+    none (a token a byte)."""
+    row = " " * 255 + "\n"
+    wide = row * (CHARACTERS * num_tokens // len(row))
+    return wide if len(text.encode(wide)) <= num_tokens else wide[:num_tokens]

@@ -48,7 +48,7 @@ async def play(
     for task in (*tasks, looking):
         task.cancel()
     await asyncio.gather(*tasks, looking, return_exceptions=True)
-    queues = await queues_of_open(server.port)
+    queues = await queues_of_open(server.port, lambda: clock() - end)
     for stream in streams:
         stream.transport.abort()
     queues += await queues_of_ended(server.port, streams)
@@ -76,10 +76,12 @@ async def look(port: int, kv: list[float]) -> None:
             kv.append(float(found[1]))
 
 
-async def queues_of_open(port: int) -> list[float]:
-    """How long the open requests waited for their first step, or have waited until now."""
+async def queues_of_open(port: int, since_end: Callable[[], float]) -> list[float]:
+    """How long the open requests had waited for their first step when the run ended."""
     page = await light_client.get(port, "/v1/requests")
-    return [one["queue_s"] for one in msgspec.json.decode(page)["data"]] if page else []
+    late, open_now = since_end(), msgspec.json.decode(page)["data"] if page else []
+    found = [min(one["queue_s"], one["age_s"] - late) for one in open_now]
+    return [seconds for seconds in found if seconds > 0]
 
 
 async def queues_of_ended(port: int, streams: Sequence[Stream]) -> list[float]:

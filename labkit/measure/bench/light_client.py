@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -21,11 +21,12 @@ def clock_from_now() -> Clock:
     return lambda: time.perf_counter() - start
 
 
-def post(one: WorkloadRequest) -> bytes:
-    """A request to /v1/completions as it goes over the wire: streamed, greedy."""
-    body = sending.body(one, "", is_chat=False, salt="")
+def post(one: WorkloadRequest, is_chat: bool = False) -> bytes:
+    """A request as it goes over the wire: streamed, greedy."""
+    body = sending.body(one, "", is_chat, salt="")
     del body["model"]  # a server has one
-    return request("POST", "/v1/completions", msgspec.json.encode(body))
+    path = "/v1/chat/completions" if is_chat else "/v1/completions"
+    return request("POST", path, msgspec.json.encode(body))
 
 
 def request(verb: str, path: str, body: bytes = b"") -> bytes:
@@ -103,11 +104,11 @@ def refuse_failures(answers: list[Answer]) -> None:
 
 
 async def closed_loop(
-    port: int, asked: list[WorkloadRequest], concurrency: int
+    port: int, asked: Sequence[WorkloadRequest], concurrency: int, is_chat: bool = False
 ) -> tuple[list[Answer], float]:
     """All answers, and the CPU seconds that they took here. So many clients, each of which waits
     for its answer before it asks again. BenchError when one fails."""
-    line = iter([(post(one), Answer()) for one in asked])
+    line = iter([(post(one, is_chat), Answer()) for one in asked])
     clock, answers, cpu = clock_from_now(), [], time.process_time()
 
     async def client() -> None:

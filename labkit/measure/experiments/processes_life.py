@@ -85,12 +85,13 @@ def two_clients(server: Served, prompts: tuple[str, str] = PROMPTS) -> Life:
     moments = [moment(server, "before")]
     first, second = (Stream(server, p, ENDLESS, request_id="job-1") for p in prompts)
     first.take(6), second.take(6)
+    until(lambda: blocks_in_use(server) == held(server))  # /live is up to 0.2 s old
     moments.append(moment(server, "both stream"))
     first.leave()
     left = time.monotonic()
     until(lambda: len(get(server, "/v1/requests")[1]["data"]) == 1)
     freed = time.monotonic() - left
-    until(lambda: blocks_in_use(server) == held(server))  # /live is up to 0.2 s old
+    until(lambda: blocks_in_use(server) == held(server))
     moments.append(moment(server, "the first has hung up"))
     second.take(6)
     second.leave()
