@@ -46,7 +46,7 @@ class Entry:
     value: object = None
     progress: float = 0.0  # of loading, 0 to 1
     task: asyncio.Task | None = None  # that loads it
-    successor: "Entry | None" = None  # in whose place it leaves
+    successor: object = None  # the entry for which it leaves
 
     @property
     def is_idle(self) -> bool:

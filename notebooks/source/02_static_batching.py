@@ -425,7 +425,7 @@ compare("02.throughput", points[-1].tokens_per_s / points[0].tokens_per_s, "time
 # **Goodput** counts the requests per second that met it (DistServe, OSDI 2024). A request that
 # came too late costs as much as any other and is worth nothing.
 
-# %% [markdown] lang="ko" of="4209d5b7"
+# %% [markdown] lang="ko" of="a42f464e"
 # **비교.** 표 하나에 세 구간이 있습니다.
 #
 # - 배치가 작으면 메모리를 기다립니다. 둘째 행은 첫째 행보다 싸고, 처리량이 올라갑니다. 얼마나 싼지는 한

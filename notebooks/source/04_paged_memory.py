@@ -328,7 +328,7 @@ print([11, 12, 13, 14], "with the salt 'tenant b' →", salted.hex()[:8])
 # At hand: `self.pool`, your `BlockPool` (`find`, `block_size`, `prefix_caching`), and
 # `self.hashes(request, count)`, the names of the request's first `count` blocks.
 
-# %% [markdown] lang="ko" of="ce6c7646"
+# %% [markdown] lang="ko" of="659351cb"
 # 같은 토큰 네 개라도 시작이 다르면 이름이 다릅니다. 이제 요청을 찾아봅니다. 실제 서버를 멈추게 한 점이
 # 하나 있습니다. *전부* 찾으면 계산할 토큰이 남지 않고, 순전파가 없으면 다음 토큰을 고를 로짓도 없습니다.
 #

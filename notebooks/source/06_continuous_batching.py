@@ -1076,7 +1076,7 @@ answer(
 # eight requests come at once and the pool holds them all, so `paged` makes one batch of them and
 # nobody waits: there is little for the new rung to win here. Experiment A is where it wins.
 
-# %% [markdown] lang="ko" of="51c07ffe"
+# %% [markdown] lang="ko" of="6181089b"
 # ## 사다리
 #
 # 지금까지의 모든 단을 작은 작업 하나로 잽니다. 통과한 코드가 있으면 이 단은 그 코드로도 돕니다. 요청 여덟이

@@ -381,7 +381,7 @@ print(f"the first one's request was gone {1e3 * life.freed_s:.0f} ms after it ha
 # One slot, and two may wait. Six requests come; the third has a token that the model doesn't have.
 # No step is done here, so that r0, which will have the slot, still counts among those that wait.
 
-# %% [markdown] lang="ko" of="921c40f6"
+# %% [markdown] lang="ko" of="8744e1b2"
 # 자리는 하나, 둘까지 기다릴 수 있습니다. 요청 여섯이 오고, 세 번째에는 모델에 없는 토큰이 있습니다. 여기서는
 # 단계를 실행하지 않으므로, 자리를 얻을 r0도 아직 기다리는 요청으로 셉니다.
 
@@ -641,7 +641,7 @@ print(f"process against in the loop, 4 streams: × {factor(four):.2f} tokens/s")
 # **Predict.** With only two requests at a time (small batch), for what share of the time is the
 # device busy?
 
-# %% [markdown] lang="ko" of="a767ef69"
+# %% [markdown] lang="ko" of="1a71b11c"
 # 여기서는 CPU 일을 나누어도 얻는 것이 없습니다. CPU에서는 엔진이 어디에 살든 거의 항상 바쁩니다. tokens/s는
 # 10분의 1이나 2쯤 다른데, 이렇게 짧은 실행에서는 그만큼 흔들립니다. 이미 100%에 가까운 것을 더 올릴 수는
 # 없습니다. (GPU라면 단계가 더 짧으니 직접 잰 숫자를 보세요.)
@@ -669,7 +669,7 @@ compare("07.busy_small_batch", 100 * by_cause["small-batch"]["busy"], "% busy", 
 # %% [markdown] lang="en"
 # | cause | what was switched on | what gives it away |
 # | --- | --- | --- |
-# | tokenizer | prompts are texts of 40,000 characters, nearly all blanks: some 600 tokens, cached | TTFT, while nothing waits in line and KV use is low |
+# | tokenizer | prompts are texts of 40,000 characters, nearly all blanks: some 600 tokens, cached | the API's core is full (queue time and TTFT begin before there are tokens) |
 # | small-batch | two slots | queue time; tokens per step |
 # | kv | a quarter of the blocks needed | KV peak near 100%, queue time, few tokens per step |
 # | transfer | the same, swapped over a slow link | as above, and steps are long with copies |
@@ -680,10 +680,10 @@ compare("07.busy_small_batch", 100 * by_cause["small-batch"]["busy"], "% busy", 
 # tokens as much as one of 64: a small batch keeps the device busy and wastes it. And does splitting
 # help *there*? Two streams on the card, in the loop and with a process:
 
-# %% [markdown] lang="ko" of="ac7913fa"
+# %% [markdown] lang="ko" of="895a7657"
 # | 원인 | 켠 것 | 드러나는 곳 |
 # | --- | --- | --- |
-# | tokenizer | 40,000자짜리 텍스트 프롬프트, 거의 전부 공백이라 600토큰쯤이고 캐시에 있음 | 줄은 비어 있고 KV 사용률은 낮은데 TTFT가 김 |
+# | tokenizer | 40,000자짜리 텍스트 프롬프트, 거의 전부 공백이라 600토큰쯤이고 캐시에 있음 | API의 코어가 꽉 참(대기 시간과 TTFT는 토큰이 생기기 전부터 잽니다) |
 # | small-batch | 자리 둘 | 대기 시간, 단계당 토큰 수 |
 # | kv | 필요한 블록의 4분의 1만 있음 | KV 최고치가 100% 가까움, 대기 시간, 단계당 토큰이 적음 |
 # | transfer | 같은 부족, 느린 링크로 스왑 | 위와 같고, 복사 때문에 단계가 길어짐 |
@@ -712,7 +712,7 @@ print(f"splitting: × {factor(two):.2f} with 2 streams, × {factor(many):.2f} wi
 #
 # **Predict.** After how many seconds has the last of the three clients its error?
 
-# %% [markdown] lang="ko" of="7e6d4c3b"
+# %% [markdown] lang="ko" of="8b788858"
 # 스트림 둘에서는 나누어서 몇 퍼센트, 64개에서는 그 몇 배를 얻습니다.
 # 단계에 든 CPU 일보다 더 많이 감출 수는 없습니다. 작은 배치의 약은 큰 배치이고, 대역폭의 약은 더 적은 바이트입니다(노트북 03,
 # 04).

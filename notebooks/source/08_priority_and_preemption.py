@@ -162,7 +162,7 @@ class MostUrgentFirst(InOrder):
 # every machine. One slot; a batch request (priority 5) runs, then chat (0) comes, then an alarm
 # (−7) and another chat at once. (`labkit`'s own `Priority` is this class plus aging, for which see below.)
 
-# %% [markdown] lang="ko" of="e9f08995"
+# %% [markdown] lang="ko" of="b5d1ec0f"
 # `play`는 모델 없이 가상 시계로, 한 단계에 1초씩 스케줄러를 돌립니다. 어느 장비에서나 같은 스케줄이
 # 나옵니다. 자리는 하나입니다. batch(우선순위 5)가 실행되고, chat(0)이 온 다음 alarm(−7)과
 # 또 다른 chat이 함께 옵니다. (labkit의 `Priority`는 이 클래스에 에이징(aging)을 더한 것이며 뒤에서 다룹니다.)
@@ -719,8 +719,9 @@ compare("08.saves", saved, "times shorter")
 # **Compare.** The group's answer is sharpened: it takes a line. At the light load priority changed
 # *nothing*: the same tokens in the same steps, since nobody ever waited. At the heavy load it saved
 # the chat: its first tokens came after 1 step instead of 16 to 46. The bill is on the table: 7
-# preemptions, a third more tokens through the model, and a batch job that ends 8 steps later. Fair
-# shares lie between the two and preempt nobody: chat has a share, not a right.
+# preemptions, a third more tokens through the model, and a batch job that ends 24 steps later (8 more
+# in all, in which it runs with slots empty). Fair shares lie between the two for chat, and preempt
+# nobody: chat has a share, not a right.
 #
 # ## Starvation, and the cure
 #
@@ -729,10 +730,10 @@ compare("08.saves", saved, "times shorter")
 # seconds. Virtual clock, one slot: a patient request of priority 5, and an urgent one every second
 # for 30 seconds.
 
-# %% [markdown] lang="ko" of="af2d177b"
+# %% [markdown] lang="ko" of="04a97138"
 # **비교.** 그룹의 답이 더 정확해집니다. 줄이 있어야 합니다. 가벼운 부하에서 우선순위는 *아무것도* 바꾸지 않았습니다. 같은 토큰이 같은 단계에 나왔습니다. 아무도
 # 기다리지 않았기 때문입니다. 무거운 부하에서는 chat을 구했습니다. 첫 토큰이 16에서 46단계 뒤가 아니라 한 단계 뒤에 나왔습니다. 그 값도 표에 있습니다. 선점이 일곱
-# 번 일어났고, 모델을 지나간 토큰이 3분의 1 늘었고, batch 작업이 8단계 늦게 끝났습니다. 공정한 몫은 그 사이이며 아무도 선점하지 않습니다. chat은 권리가 아니라
+# 번 일어났고, 모델을 지나간 토큰이 3분의 1 늘었고, batch 작업이 24단계 늦게 끝났습니다(전체는 8단계 늘었고, 그동안 자리가 비어 있었습니다). chat에게 공정한 몫은 그 사이이며 아무도 선점하지 않습니다. chat은 권리가 아니라
 # 몫을 가집니다.
 #
 # ## 기아와 그 처방
@@ -1070,7 +1071,7 @@ answer(
 # All six rungs on one workload, the last one with your parts beside the reference. Nobody is
 # preempted here: the last rung should cost nothing.
 
-# %% [markdown] lang="ko" of="c6590e3c"
+# %% [markdown] lang="ko" of="23c602be"
 # ## 사다리
 #
 # 같은 부하에서 여섯 단을 모두 재고, 마지막 단은 직접 만든 코드를 labkit의 코드와 나란히 놓습니다. 여기서는

@@ -338,7 +338,7 @@ compare("09.hits", visited["least recently used"].num_hits, "of 16 requests")
 # One engine isn't enough, so there are several, each with a cache of its own. Who gets the next
 # request? A router is asked with `choose` and told with `dispatched` and `finished`.
 
-# %% [markdown] lang="ko" of="acd2beca"
+# %% [markdown] lang="ko" of="d562d34d"
 # **비교.** 먼저 온 것을 먼저 내보내면 `chat`이 두 번 쫓겨납니다. 맨 먼저 왔지만, 요청 둘 중 하나가 찾는
 # 모델입니다. 두 번 더, 0.5GB를 더 불러옵니다. 모델 둘만큼 큰 `write`가 선반의 절반 넘게 차지하는 것은 어느
 # 쪽도 피할 수 없습니다.

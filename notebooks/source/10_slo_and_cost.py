@@ -896,7 +896,7 @@ for decide in (by_average, wanted_replicas):
 #
 # Next: notebook 11, your report. First, your progress.
 
-# %% [markdown] lang="ko" of="67a88830"
+# %% [markdown] lang="ko" of="5d33b5d2"
 # ## vLLM과 Triton Inference Server에서는
 #
 # - **Goodput**은 vLLM에서 `vllm bench serve --goodput ttft:500 tpot:30 e2el:4000`이고 밀리초입니다(PR

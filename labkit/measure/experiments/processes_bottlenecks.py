@@ -82,6 +82,7 @@ COLUMNS = (
     ("queue ms", "queue_p50_s", lambda x: f"{1e3 * x:,.0f}"),
     ("TTFT ms", "ttft_p50_s", lambda x: f"{1e3 * x:,.0f}"),
     ("KV peak", "kv_peak", lambda x: f"{x:.0%}"),
+    ("API core", "api_cpu", lambda x: f"{x:.0%}"),
 )
 
 
