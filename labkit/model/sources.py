@@ -174,12 +174,16 @@ def download_gguf(folder: Path, report: Report) -> Path:
 def from_hub(name: str) -> Path:
     """A folder with the files of a hub model; from its cache when offline."""
     from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
     except Exception as error:  # the hub's client raises many kinds, all to the same end
         reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
-        raise ModelError(f"the hub has no model {name!r} for us ({reason}); {ACCEPTED}") from None
+        what = "has no model"
+        if isinstance(error, LocalEntryNotFoundError):  # no network, and it isn't in the cache
+            what = "can't be asked for the model"
+        raise ModelError(f"the hub {what} {name!r} for us ({reason}); {ACCEPTED}") from None
 
 
 def main(arguments: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -53,7 +54,8 @@ class Protocol(HttpToolsProtocol):
                 self.send_400_response(f"its headers are longer than {MOST_HEADERS:,} bytes")
         elif self.cycle and self.cycle.response_complete and not self.timeout_keep_alive_task:
             # The bytes that ended the wait for the next request began none (an empty line, say).
-            self._schedule_keep_alive()
+            handler = self.timeout_keep_alive_handler
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, handler)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -72,11 +74,6 @@ class Protocol(HttpToolsProtocol):
         if self.late is not None:
             self.late.cancel()
             self.late = None
-
-    def _schedule_keep_alive(self) -> None:
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
 
     def on_response_complete(self) -> None:
         """The last answer of a connection: what its client doesn't read is thrown away."""
@@ -108,8 +105,8 @@ class WebServer(uvicorn.Server):
         return contextlib.nullcontext()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises SetupError when it can't."""
+def listen(host: str, port: int, command: str = "serve") -> socket.socket:
+    """A socket that listens. Raises SetupError when it can't; `command` is what to try again."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     if sys.platform != "win32":  # there it would let two servers share a port
@@ -120,11 +117,14 @@ def listen(host: str, port: int) -> socket.socket:
         listening.listen(2048)
     except (OSError, OverflowError) as error:
         listening.close()
-        reason = getattr(error, "strerror", None) or str(error)
+        reason, number = getattr(error, "strerror", None) or str(error), getattr(error, "errno", 0)
+        remedy = f"--port {port + 1 if port < 65535 else 8001}"
+        if number == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            remedy = "--host 127.0.0.1"
+        told = "; another server may have it" if number == errno.EADDRINUSE else ""
         raise SetupError(
-            f"{host}:{port} can't be opened", f"{reason}; another server may have it",
-            again(f"serve --port {port + 1 if port < 65535 else 8001}"),
-        ) from None  # fmt: skip
+            f"{host}:{port} can't be opened", reason + told, again(f"{command} ... {remedy}")
+        ) from None
     listening.setblocking(False)
     return listening
 
@@ -139,6 +139,8 @@ async def run(options: Namespace, text: TextSide, mine=None) -> int:
 
 class OneModel:
     """What `serve` has to know of what it serves: here a service, with its engine."""
+
+    command = "serve"
 
     def __init__(self, options: Namespace, text: TextSide, mine=None):
         self.options, self.service = options, Service(options, text, mine)
@@ -163,7 +165,7 @@ class OneModel:
 async def serve(options: Namespace, served) -> int:
     """Serves `served` (`OneModel`, say) until a signal, or until its `run` ends."""
     raise_file_limit()
-    listening = listen(options.host, options.port)
+    listening = listen(options.host, options.port, served.command)
     app = Guards(
         served.app, options.api_key, is_loopback(options.host), options.write_timeout,
         served.note_refusal,

@@ -336,7 +336,7 @@ from labkit.measure.experiments.costs_simulated import priced
 from labkit.workbook.figures.costs import cost_figure
 
 price = price_of("H100")
-print(f"H100: {price.per_hour} dollars an hour ({price.instance}, {price.date}; {price.source})")
+print(f"H100: {price.per_hour} dollars an hour ({price.instance}, {price.date})\n{price.source}")
 by_load = [priced(rate, price=cost_per_million) for rate in (4, 8, 16, 24, 32, 40, 44, 48, 64)]
 for one in by_load:
     print(

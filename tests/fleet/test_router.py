@@ -479,6 +479,13 @@ async def test_a_request_is_known_by_the_name_that_its_replica_gave_it_and_took_
 
 
 @in_a_loop
+async def test_the_address_that_is_printed_says_what_it_is():
+    async with routed("a") as (app, _, _):
+        page = await get(app, "/")
+        assert page.status == 200 and b"GET /health" in page.body
+
+
+@in_a_loop
 async def test_why_no_replica_can_be_asked_is_told_of_each():
     async with routed("a", "b", "c") as (app, (first, second, third), (fake, *_)):
         second.models, third.is_up, third.detail = frozenset({"other"}), False, "it is away"

@@ -166,3 +166,12 @@ def test_a_file_that_is_there_may_be_written_over(tmp_path):
     assert arguments.writable(str(file)) == file
     with pytest.raises(argparse.ArgumentTypeError):
         arguments.writable(str(tmp_path))
+
+
+@pytest.mark.parametrize("line", ["serve http://127.0.0.1:8000", "ladder --foo"])
+def test_an_argument_that_a_benchmark_does_not_know_leads_to_its_own_help(line, capsys):
+    with pytest.raises(SystemExit):
+        cli.parse(line.split())
+    told = capsys.readouterr().err
+    assert f"unrecognized arguments: {line.split()[1]}" in told
+    assert f"bench {line.split()[0]} --help" in told

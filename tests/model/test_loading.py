@@ -90,5 +90,5 @@ def test_a_hub_that_is_out_of_reach_is_told_apart_from_an_unknown_name(monkeypat
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match="hub has no model 'Qwen/Qwen3-0.6B'"):
+    with pytest.raises(ModelError, match="hub can't be asked for the model 'Qwen/Qwen3-0.6B'"):
         load("Qwen/Qwen3-0.6B")

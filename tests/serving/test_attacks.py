@@ -9,6 +9,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from labkit.console import SetupError
 from labkit.fleet.router.options import parse as parse_route
 from labkit.serving import server as serving
 from labkit.serving.guards import Guards
@@ -190,3 +191,17 @@ def test_a_last_answer_that_nobody_reads_is_thrown_away():
         asyncio.run(story())
     finally:
         serving.Protocol = whole
+
+
+def test_what_to_do_about_an_address_that_cannot_be_opened_is_told():
+    with serving.listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SetupError) as told:
+            serving.listen("127.0.0.1", port, "route")
+    assert "another server may have it" in str(told.value)
+    assert f"labkit route ... --port {port + 1}" in str(told.value)
+    for elsewhere in ("203.0.113.1", "no.such.host.invalid"):  # of RFC 5737, of RFC 2606
+        with pytest.raises(SetupError) as told:
+            serving.listen(elsewhere, 0)
+        assert "--host 127.0.0.1" in str(told.value)
+        assert "another server" not in str(told.value)

@@ -31,6 +31,8 @@ MOST_NAMED = 20  # names of models in an error
 class Models:
     """What `server.serve` has to know of several models. The first is loaded at the start."""
 
+    command = "serve"
+
     def __init__(self, options: Namespace, mine=None):
         self.options = options
         self.budget = options.model_memory or int(SHARE * (machine.memory()[1] or 2**33))

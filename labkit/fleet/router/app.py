@@ -3,7 +3,7 @@
 import asyncio
 
 import aiohttp
-from fastapi.responses import Response
+from fastapi.responses import PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
 from labkit.fleet.router.backends import Dispatcher
@@ -14,6 +14,9 @@ from labkit.serving.errors import APIError
 
 KEEP_ALIVE_S = 2.0  # below the 5 s after which servers close an idle connection
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+ABOUT = """This is a router in front of OpenAI servers: use it as if it were one of them.
+GET /health shows its replicas, /v1/models and /v1/requests what they have, /metrics its figures.
+"""
 MODELS, REQUESTS = "/v1/models", "/v1/requests"
 
 
@@ -88,6 +91,8 @@ class RouterApp:
             return await self.merged.requests(scope)
         if path.startswith(f"{REQUESTS}/"):
             return await self.merged.request(scope, path.removeprefix(f"{REQUESTS}/"))
+        if path == "/":
+            return PlainTextResponse(ABOUT)
         told = f"the router has no {path}; it has {MODELS}, {REQUESTS}, /health and /metrics"
         raise APIError(404, f"{told}, and sends POST /v1/... to a replica")
 

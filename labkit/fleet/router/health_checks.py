@@ -85,7 +85,8 @@ class HealthChecks:
     def note(self, backend: Backend, is_up: bool, detail: str) -> None:
         if is_up != backend.is_up:
             told = {"replica": backend.name, "detail": detail}
-            log.warning("replica is up" if is_up else "replica is down", extra=told)
+            level = logging.INFO if is_up else logging.WARNING
+            log.log(level, "replica is up" if is_up else "replica is down", extra=told)
         backend.is_up, backend.detail = is_up, detail
 
     def move_on(self, backend: Backend) -> None:

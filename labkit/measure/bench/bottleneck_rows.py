@@ -181,8 +181,8 @@ def conclusions(rows: Sequence[dict], base: dict) -> list[str]:
         told.append(
             f"The device stands still more than at the baseline ({base['busy']:.0%} busy) with: "
             + ", ".join(f"{one['cause']} ({one['busy']:.0%})" for one in idle)
-            + ". API and engine are processes of their own in every row: that alone keeps no "
-            "device busy."
+            + ". API and engine are processes of their own in every row: to keep a device busy it "
+            "takes more."
         )
     if hidden:
         told.append(

@@ -56,7 +56,9 @@ def parse(argv: list[str]) -> Namespace:
         sub.set_defaults(seed=0)  # a benchmark may have None, to tell whether one was given
         bench.add_options(sub)
         arguments.add_common(sub)
-    options = parser.parse_args(argv)
+    options, unknown = parser.parse_known_args(argv)
+    if unknown:
+        subs[options.bench].error(f"unrecognized arguments: {' '.join(unknown)}")
     check = getattr(BENCHES[options.bench], "contradiction", None)
     problem = check and check(options)
     if problem:

@@ -75,9 +75,9 @@ async def fill(port: int, asked: Sequence) -> None:
 
 
 COLUMNS = (
-    ("device busy", "busy", lambda x: f"{x:.0%}"),
+    ("busy", "busy", lambda x: f"{x:.0%}"),
     ("tokens/s", "tokens_per_s", lambda x: f"{x:,.0f}"),
-    ("tokens/step", "tokens_per_step", lambda x: f"{x:.1f}"),
+    ("per step", "tokens_per_step", lambda x: f"{x:.1f}"),
     ("step ms", "step_s", lambda x: f"{1e3 * x:.1f}"),
     ("queue ms", "queue_p50_s", lambda x: f"{1e3 * x:,.0f}"),
     ("TTFT ms", "ttft_p50_s", lambda x: f"{1e3 * x:,.0f}"),
@@ -88,8 +88,11 @@ COLUMNS = (
 
 def table(rows: Sequence[dict]) -> str:
     """The rows as lines of text."""
-    lines = [f"{'cause':12}" + "".join(f"{title:>12}" for title, *_ in COLUMNS)]
+    lines = [f"{'cause':12}" + "".join(f"  {title}" for title, *_ in COLUMNS)]
     for row in rows:
-        cells = ("-" if row[key] is None else show(row[key]) for _, key, show in COLUMNS)
-        lines.append(f"{row['cause']:12}" + "".join(f"{cell:>12}" for cell in cells))
+        cells = (
+            ("-" if row[key] is None else show(row[key])).rjust(len(title) + 2)
+            for title, key, show in COLUMNS
+        )
+        lines.append(f"{row['cause']:12}" + "".join(cells))
     return "\n".join(lines)
