@@ -1,6 +1,7 @@
 """Errors as OpenAI's clients know them: a status, and a message that names field and remedy."""
 
 import re
+import reprlib
 
 import msgspec
 from fastapi import Request
@@ -106,8 +107,13 @@ def field_name(parts: list, otherwise: str = "body") -> str:
 TYPE_NAMES = {"str", "int", "float", "bool", "constrained-str", "list", "dict"}
 
 
+BRIEFLY = reprlib.Repr()
+BRIEFLY.maxlevel = 4
+
+
 def shown(value) -> str:
-    text = repr(value)
+    """Its beginning: a value may be 2 MB of nested lists."""
+    text = repr(value[:60]) if isinstance(value, str) else BRIEFLY.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -44,7 +44,7 @@ class Guards:
         if error is None and length(headers) > MOST_BYTES:
             error = APIError(413, TOO_LARGE, "body")
         if error is None:
-            return await self.pass_on(scope, bounded(receive, self.write_timeout), send)
+            return await self.pass_on(scope, Bounded(receive, self.write_timeout), headers, send)
         response = error.response()
         if b"expect" in headers:  # its sender waits to hear whether to send at all, and may not
             response.headers["connection"] = "close"
@@ -52,16 +52,27 @@ class Guards:
             response.headers.update(await drain(receive))
         await response(scope, receive, send)
 
-    async def pass_on(self, scope, receive, send) -> None:
-        """To the app. A mistake in it that it doesn't answer itself is answered here."""
+    async def pass_on(self, scope, body: "Bounded", headers: dict[bytes, bytes], send) -> None:
+        """To the app. A mistake in it that it doesn't answer itself is answered here; and a
+        refusal of a request whose body it didn't read waits for that, or it would not be heard."""
+        sends_body = {b"content-length", b"transfer-encoding"} & {*headers}
+
+        async def send_after_body(message) -> None:
+            refuses = message.get("status", 200) >= 400
+            if refuses and sends_body and not body.is_over and b"expect" not in headers:
+                body.is_over = True
+                more = await drain(body.receive)
+                message["headers"] += [(k.encode(), v.encode()) for k, v in more.items()]
+            await send(message)
+
         try:
-            await self.app(scope, receive, send)
+            await self.app(scope, body, send_after_body)
         except Exception:
             if scope.get("labkit.has_begun"):
                 raise
             log.exception("a request failed", extra={"path": scope["path"]})
             error = APIError(500, "the server failed on this request; its log says more")
-            await error.response()(scope, receive, send)
+            await error.response()(scope, body, send_after_body)
 
     def watched(self, scope, send):
         """`send`, which counts refusals, and cuts a connection whose client takes nothing."""
@@ -101,7 +112,7 @@ class Guards:
 def is_json(kind: bytes) -> bool:
     """What the framework reads as JSON."""
     main, _, sub = kind.partition(b"/")
-    return main == b"application" and (sub == b"json" or sub.endswith(b"+json"))
+    return main == b"application" and b"/" not in sub and sub.split(b"+")[-1] == b"json"
 
 
 def length(headers: dict[bytes, bytes]) -> int:
@@ -124,27 +135,29 @@ def is_local(host: str) -> bool:
     return True
 
 
-def bounded(receive, patience: float):
+class Bounded:
     """`receive`, which fails with status 413 once more than may be has come in, and with 408 when
     nothing of an unfinished body comes for `patience` seconds."""
-    total, is_whole = 0, False
 
-    async def counted():
-        nonlocal total, is_whole
+    def __init__(self, receive, patience: float):
+        self.receive, self.patience = receive, patience
+        self.total, self.is_over = 0, False  # nothing more of it will come
+
+    async def __call__(self):
         try:
-            async with asyncio.timeout(None if is_whole else patience):
-                message = await receive()
+            async with asyncio.timeout(None if self.is_over else self.patience):
+                message = await self.receive()
         except TimeoutError:
-            told = f"nothing of the body came for {patience:g} s; send it without a pause"
+            self.is_over = True
+            told = f"nothing of the body came for {self.patience:g} s; send it without a pause"
             raise HTTPException(408, told, {"connection": "close"}) from None
-        is_whole = not message.get("more_body")
-        total += len(message.get("body", b""))
-        if total > MOST_BYTES:
-            rest = await drain(receive) if message.get("more_body") else {}
+        self.is_over = not message.get("more_body")
+        self.total += len(message.get("body", b""))
+        if self.total > MOST_BYTES:
+            rest = {} if self.is_over else await drain(self.receive)
+            self.is_over = True
             raise HTTPException(413, TOO_LARGE, rest)
         return message
-
-    return counted
 
 
 async def drain(receive) -> dict[str, str]:

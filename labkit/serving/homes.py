@@ -75,8 +75,9 @@ class ProcessHome(Home):
         self.outbox, self.config.outbox = self.bind(waiting.socket(zmq.PULL), "from-engine")
         command = [sys.executable, "-m", self.module]
         self.process = await asyncio.create_subprocess_exec(
-            *command, stdin=subprocess.PIPE, cwd=Path(__file__).parents[2]
-        )
+            *command, stdin=subprocess.PIPE, cwd=Path(__file__).parents[2],
+            start_new_session=True,  # a terminal's Ctrl-C is not for it, from its first moment on
+        )  # fmt: skip
         self.pid = self.process.pid
         self.process.stdin.write(msgspec.json.encode(self.config) + b"\n")
         self.reading = asyncio.create_task(self.read())

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import logging
 import os
 import signal
@@ -11,91 +12,22 @@ import sys
 from argparse import Namespace
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from labkit.console import SetupError
 from labkit.environment import again
 from labkit.serving.api import create_app
 from labkit.serving.engine_client import EngineDown, LoadFailed
-from labkit.serving.errors import APIError
 from labkit.serving.guards import Guards
 from labkit.serving.messages import Ready
+from labkit.serving.protocol import Protocol
 from labkit.serving.service import Service
 from labkit.serving.text import TextSide
 
 SEND_BUFFER = 64 * 1024  # bytes the system keeps for a client that doesn't read
 MOST_FILES = 65_536
 LAST_WORDS_S = 2.0  # for answers that are on their way when the server ends
-MOST_HEADERS = 64 * 1024  # bytes
-HEADERS_S = 30.0  # in which they have to come
+GARBAGE = 50_000, 20, 100  # new objects until a look for garbage, and looks until a longer one
 log = logging.getLogger("labkit.server")
-
-
-class Protocol(HttpToolsProtocol):
-    """Lets an answer cut its own connection, refuses what is no HTTP in the API's own shape, and
-    bounds headers that come bit by bit, in bytes and in time: nobody knows yet whose they are."""
-
-    late: asyncio.TimerHandle | None = None  # closes a connection that sends no whole headers
-    num_bytes = 0  # of headers that aren't whole
-
-    def connection_made(self, transport) -> None:
-        super().connection_made(transport)
-        self.expect_headers()
-
-    def expect_headers(self) -> None:
-        self.num_bytes = 0
-        self.late = self.late or self.loop.call_later(HEADERS_S, self.transport.close)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.late is not None:
-            self.num_bytes += len(data)
-            if self.num_bytes > MOST_HEADERS and not self.transport.is_closing():
-                self.send_400_response(f"its headers are longer than {MOST_HEADERS:,} bytes")
-        elif self.cycle and self.cycle.response_complete and not self.timeout_keep_alive_task:
-            # The bytes that ended the wait for the next request began none (an empty line, say).
-            handler = self.timeout_keep_alive_handler
-            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, handler)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["labkit.transport"] = self.transport
-        self.expect_headers()
-
-    def on_headers_complete(self) -> None:
-        self.headers_came()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.headers_came()
-        super().connection_lost(exc)
-
-    def headers_came(self) -> None:
-        if self.late is not None:
-            self.late.cancel()
-            self.late = None
-
-    def on_response_complete(self) -> None:
-        """The last answer of a connection: what its client doesn't read is thrown away."""
-        super().on_response_complete()
-        if self.transport.is_closing() and self.transport.get_write_buffer_size():
-            self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Long after the last answer: one that its client has not read is thrown away."""
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
-        else:
-            super().timeout_keep_alive_handler()
-
-    def send_400_response(self, msg: str) -> None:
-        body = APIError(400, f"this is no HTTP request: {msg}").response().body
-        head = (
-            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
-        self.transport.close()
 
 
 class WebServer(uvicorn.Server):
@@ -165,6 +97,8 @@ class OneModel:
 async def serve(options: Namespace, served) -> int:
     """Serves `served` (`OneModel`, say) until a signal, or until its `run` ends."""
     raise_file_limit()
+    gc.freeze()  # what is there now stays; and of a body with a million lists in it
+    gc.set_threshold(*GARBAGE)  # none is garbage while it is read, however often one looks
     listening = listen(options.host, options.port, served.command)
     app = Guards(
         served.app, options.api_key, is_loopback(options.host), options.write_timeout,

@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import pytest
 import uvicorn
@@ -11,9 +12,18 @@ from uvicorn.server import ServerState
 
 from labkit.console import SetupError
 from labkit.fleet.router.options import parse as parse_route
-from labkit.serving import server as serving
+from labkit.serving import protocol
+from labkit.serving.errors import shown
 from labkit.serving.guards import Guards
 from labkit.serving.options import parse
+from labkit.serving.server import listen
+
+
+class Heard(NamedTuple):
+    status: int
+    headers: dict[bytes, bytes]
+    body: bytes
+    unread: int
 
 
 async def fine(scope, receive, send):
@@ -21,26 +31,30 @@ async def fine(scope, receive, send):
     await send({"type": "http.response.body", "body": b""})
 
 
-def answer_of(app, path: str = "/v1/completions", method: str = "POST", **headers: str):
-    """What an app behind `Guards` with the key KEY answers: status, headers, body."""
-    sent = []
+def answer_of(
+    app, path: str = "/v1/completions", method: str = "POST", parts: int = 1, **headers: str
+):
+    """What an app behind `Guards` with the key KEY answers: status, headers, body. The request
+    has a body of so many parts; of those that were not read before the answer `unread` is left."""
+    sent, left = [], [*range(parts)]
 
     async def receive():
-        return {"type": "http.request", "body": b"", "more_body": False}
+        left.pop()
+        return {"type": "http.request", "body": b"x", "more_body": bool(left)}
 
     async def send(message):
-        sent.append(message)
+        sent.append(message | {"unread": len(left)})
 
     given = {"authorization": "Bearer KEY"} | headers
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
     scope = {"type": "http", "path": path, "method": method, "headers": given}
     asyncio.run(Guards(app, "KEY")(scope, receive, send))
-    return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
+    return Heard(sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"], sent[0]["unread"])
 
 
 def status_with(authorization: str) -> int:
     """What a guarded server with the key KEY answers to this header."""
-    return answer_of(fine, "/v1/models", "GET", authorization=authorization)[0]
+    return answer_of(fine, "/v1/models", "GET", authorization=authorization).status
 
 
 @pytest.mark.parametrize("header", ["Bearer KEY", "bearer KEY", "BEARER KEY", "Bearer  KEY"])
@@ -75,22 +89,48 @@ def test_blanks_around_a_key_are_none_of_it(read, line, monkeypatch):
     ("text/json", 415), ("application/xjson", 415), ("json", 415), ("", 415),
 ])  # fmt: skip
 def test_json_is_what_the_framework_reads_as_json(kind, status):
-    assert answer_of(fine, content_type=kind)[0] == status
+    assert answer_of(fine, content_type=kind).status == status
 
 
 def test_who_waits_to_be_told_to_send_is_refused_for_the_whole_connection():
     """It may send its body all the same, or not: what comes next can't be told from it."""
     for more, closes in (({}, False), ({"expect": "100-continue"}, True)):
-        status, headers, _ = answer_of(fine, content_type="text/plain", **more)
-        assert status == 415 and (headers.get(b"connection") == b"close") is closes
+        heard = answer_of(fine, content_type="text/plain", **more)
+        assert heard.status == 415 and (heard.headers.get(b"connection") == b"close") is closes
 
 
 def test_a_mistake_of_ours_is_an_answer_too():
     async def broken(scope, receive, send):
         raise KeyError("a mistake")
 
-    status, _, body = answer_of(broken, content_type="application/json")
-    assert status == 500 and json.loads(body)["error"]["type"] == "server_error"
+    heard = answer_of(broken, content_type="application/json")
+    assert heard.status == 500 and json.loads(heard.body)["error"]["type"] == "server_error"
+
+
+@pytest.mark.parametrize("given, unread", [({"content_length": "3"}, 0), ({}, 3)])
+def test_a_refusal_waits_for_a_body_that_nobody_reads(given, unread):
+    """Else who is still sending gets a reset, and not the answer."""
+
+    async def refuses(scope, receive, send):
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    heard = answer_of(refuses, "/v1/nope", parts=3, **given)
+    assert (heard.status, heard.unread) == (404, unread)
+    assert answer_of(fine, "/v1/nope", parts=3, **given).unread == 3
+
+
+def test_a_message_shows_the_beginning_of_a_value_and_looks_at_no_more():
+    class Counted:
+        num = 0
+
+        def __repr__(self):
+            Counted.num += 1
+            return "counted"
+
+    assert len(shown([[Counted()] * 1000] * 1000)) <= 60 and Counted.num < 100
+    assert shown("x" * 10**6) == "'" + "x" * 56 + "..."
+    assert shown([1, 2.5, None]) == "[1, 2.5, None]" and shown("a") == "'a'"
 
 
 def test_a_mistake_of_ours_within_an_answer_is_the_servers_to_log():
@@ -125,7 +165,7 @@ WHOLE = b"GET / HTTP/1.1\r\n\r\n"
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: local", WHOLE + b"GET"])
 def test_a_connection_whose_headers_do_not_come_is_closed(sent, monkeypatch):
-    monkeypatch.setattr(serving, "HEADERS_S", 0.05)
+    monkeypatch.setattr(protocol, "HEADERS_S", 0.05)
 
     async def heard() -> bytes:
         async with connected(fine) as (reader, writer):
@@ -139,12 +179,12 @@ def test_a_connection_whose_headers_do_not_come_is_closed(sent, monkeypatch):
 async def connected(app, keep_alive: float = 60):
     """A connection to an app, as the server makes it."""
     config = uvicorn.Config(
-        app, http=serving.Protocol, lifespan="off", log_config=None, timeout_keep_alive=keep_alive
+        app, http=protocol.Protocol, lifespan="off", log_config=None, timeout_keep_alive=keep_alive
     )
     config.load()
     state, loop = ServerState(), asyncio.get_running_loop()
     listening = await loop.create_server(
-        lambda: serving.Protocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+        lambda: protocol.Protocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
     reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
     try:
@@ -181,27 +221,47 @@ def test_a_last_answer_that_nobody_reads_is_thrown_away():
                 while not lost:
                     await asyncio.sleep(0.01)
 
-    class Seen(serving.Protocol):
+    class Seen(protocol.Protocol):
         def connection_lost(self, exc):
             super().connection_lost(exc)
             lost.append(exc)
 
-    whole, serving.Protocol = serving.Protocol, Seen
+    whole, protocol.Protocol = protocol.Protocol, Seen
     try:
         asyncio.run(story())
     finally:
-        serving.Protocol = whole
+        protocol.Protocol = whole
+
+
+def test_a_last_answer_that_is_read_slowly_comes_whole():
+    size = 20_000_000
+
+    async def large(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * size})
+
+    async def story(head: bytes) -> int:
+        num = 0
+        async with connected(large, keep_alive=1) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\n" + head + b"\r\n")
+            while part := await reader.read(1_000_000):
+                num += len(part)
+                await asyncio.sleep(0.1 * len(part) / 1_000_000)
+        return num
+
+    for head in (b"", b"connection: close\r\n"):
+        assert asyncio.run(story(head)) > size
 
 
 def test_what_to_do_about_an_address_that_cannot_be_opened_is_told():
-    with serving.listen("127.0.0.1", 0) as taken:
+    with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SetupError) as told:
-            serving.listen("127.0.0.1", port, "route")
+            listen("127.0.0.1", port, "route")
     assert "another server may have it" in str(told.value)
     assert f"labkit route ... --port {port + 1}" in str(told.value)
     for elsewhere in ("203.0.113.1", "no.such.host.invalid"):  # of RFC 5737, of RFC 2606
         with pytest.raises(SetupError) as told:
-            serving.listen(elsewhere, 0)
+            listen(elsewhere, 0)
         assert "--host 127.0.0.1" in str(told.value)
         assert "another server" not in str(told.value)

@@ -146,6 +146,7 @@ def test_sigterm_lets_what_is_open_finish_and_refuses_what_comes(long):
     until(lambda: next(watching.iter_lines()), "the page")
     os.kill(server.engine_pid(), signal.SIGTERM)
     os.kill(server.engine_pid(), signal.SIGINT)
+    assert os.getsid(server.engine_pid()) != os.getsid(server.pid)  # no terminal's signal at all
     server.process.send_signal(signal.SIGTERM)
     refused = until(lambda: not_answered(server), "a refusal")
     assert refused.status_code == 503 and refused.json()["error"]["code"] == "draining"
