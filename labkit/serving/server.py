@@ -55,7 +55,7 @@ def listen(host: str, port: int, command: str = "serve") -> socket.socket:
             remedy = "--host 127.0.0.1"
         told = "; another server may have it" if number == errno.EADDRINUSE else ""
         raise SetupError(
-            f"{host}:{port} can't be opened", reason + told, again(f"{command} ... {remedy}")
+            f"{host}:{port} can't be opened", reason + told, again(f"{command} {remedy}")
         ) from None
     listening.setblocking(False)
     return listening

@@ -257,7 +257,7 @@ def test_what_to_do_about_an_address_that_cannot_be_opened_is_told():
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SetupError) as told:
-            listen("127.0.0.1", port, "route")
+            listen("127.0.0.1", port, "route ...")
     assert "another server may have it" in str(told.value)
     assert f"labkit route ... --port {port + 1}" in str(told.value)
     for elsewhere in ("203.0.113.1", "no.such.host.invalid"):  # of RFC 5737, of RFC 2606

@@ -43,7 +43,7 @@ async def run(options: Namespace) -> int:
 class Routed:
     """What `server.serve` has to know of what it serves: here a router, which has no engine."""
 
-    command = "route"
+    command = "route ..."
 
     def __init__(self, options: Namespace, session):
         self.options, self.backends = options, backends_of(options)
