@@ -180,10 +180,10 @@ def from_hub(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
     except Exception as error:  # the hub's client raises many kinds, all to the same end
         reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
-        what = "has no model"
+        told = f"the hub has no model {name!r} for us"
         if isinstance(error, LocalEntryNotFoundError):  # no network, and it isn't in the cache
-            what = "can't be asked for the model"
-        raise ModelError(f"the hub {what} {name!r} for us ({reason}); {ACCEPTED}") from None
+            told = f"the hub can't be asked for the model {name!r}"
+        raise ModelError(f"{told} ({reason}); {ACCEPTED}") from None
 
 
 def main(arguments: list[str]) -> int:

@@ -16,6 +16,7 @@ MOST_DRAINED = 256 * 1024 * 1024  # of a body that is too large, read so that it
 DRAIN_S = 5.0  # and for so long
 TOO_LARGE = f"the body is larger than {MOST_BYTES:,} bytes; send less at once"
 OPEN_PATHS = ("/", "/health", "/ready", "/openapi.json", "/favicon.ico")
+CLOSE = {"connection": "close"}  # what comes next can't be told from a body
 log = logging.getLogger("labkit.server")
 JSON_PATHS = ("/v1/completions", "/v1/chat/completions")
 
@@ -46,10 +47,8 @@ class Guards:
         if error is None:
             return await self.pass_on(scope, Bounded(receive, self.write_timeout), headers, send)
         response = error.response()
-        if b"expect" in headers:  # its sender waits to hear whether to send at all, and may not
-            response.headers["connection"] = "close"
-        else:
-            response.headers.update(await drain(receive))
+        # Who expects a 100 waits to hear whether to send at all, and may not.
+        response.headers.update(CLOSE if b"expect" in headers else await drain(receive))
         await response(scope, receive, send)
 
     async def pass_on(self, scope, body: "Bounded", headers: dict[bytes, bytes], send) -> None:
@@ -59,9 +58,9 @@ class Guards:
 
         async def send_after_body(message) -> None:
             refuses = message.get("status", 200) >= 400
-            if refuses and sends_body and not body.is_over and b"expect" not in headers:
+            if refuses and sends_body and not body.is_over:
                 body.is_over = True
-                more = await drain(body.receive)
+                more = CLOSE if b"expect" in headers else await drain(body.receive)
                 message["headers"] += [(k.encode(), v.encode()) for k, v in more.items()]
             await send(message)
 
@@ -116,7 +115,7 @@ def is_json(kind: bytes) -> bool:
 
 
 def length(headers: dict[bytes, bytes]) -> int:
-    """How many bytes the headers promise; 0 where they don't, and `bounded` counts what comes."""
+    """How many bytes the headers promise; 0 where they don't, and `Bounded` counts what comes."""
     try:
         return int(headers[b"content-length"])
     except (KeyError, ValueError):
@@ -173,4 +172,4 @@ async def drain(receive) -> dict[str, str]:
                 drained += len(message.get("body", b""))
                 if message["type"] != "http.request" or not message.get("more_body"):
                     return {}
-    return {"connection": "close"}
+    return CLOSE

@@ -102,7 +102,7 @@ class ProcessHome(Home):
     async def remove_folder(self) -> None:
         """Once both sockets are connected nobody needs their files: nothing is left to clean up,
         whoever is killed. A socket is connected when it can be written to."""
-        while not self.inbox.poll(0, zmq.POLLOUT):
+        while not self.inbox.poll(0, zmq.POLLOUT) and self.process.returncode is None:
             await asyncio.sleep(0.01)
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -50,7 +50,7 @@ def listen(host: str, port: int, command: str = "serve") -> socket.socket:
     except (OSError, OverflowError) as error:
         listening.close()
         reason, number = getattr(error, "strerror", None) or str(error), getattr(error, "errno", 0)
-        remedy = f"--port {port + 1 if port < 65535 else 8001}"
+        remedy = f"--port {port + 1 if 1023 < port < 65535 else 8001}"
         if number == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
             remedy = "--host 127.0.0.1"
         told = "; another server may have it" if number == errno.EADDRINUSE else ""
@@ -97,6 +97,7 @@ class OneModel:
 async def serve(options: Namespace, served) -> int:
     """Serves `served` (`OneModel`, say) until a signal, or until its `run` ends."""
     raise_file_limit()
+    gc.collect()
     gc.freeze()  # what is there now stays; and of a body with a million lists in it
     gc.set_threshold(*GARBAGE)  # none is garbage while it is read, however often one looks
     listening = listen(options.host, options.port, served.command)

@@ -11,8 +11,8 @@ def test_a_short_run_of_all_parts(tmp_path, capsys):
     file, asked = tmp_path / "http.json", tmp_path / "asked.jsonl"
     one = '{{"id": "q{0}", "prompt": "Count to {0}.", "max_tokens": 8, "ignore_eos": true}}\n'
     asked.write_text("".join(map(one.format, range(4))))
-    line = f"http --model tiny --workload {asked} --runs 2 --ttft-requests 3 --waiting 5"
-    status = cli.main([*line.split(), "--output-tokens", "200", "--json", str(file)])
+    line = f"http --model tiny --workload {asked} --runs 2 --ttft-requests 3 --waiting 2"
+    status = cli.main([*line.split(), "--output-tokens", "400", "--json", str(file)])
     said = capsys.readouterr()
     assert status == 0, said.err
     found = json.loads(file.read_text("utf-8"))
@@ -22,7 +22,7 @@ def test_a_short_run_of_all_parts(tmp_path, capsys):
     assert found["ttft"][0]["added_p50_s"] == pytest.approx(
         found["ttft"][0]["http_p50_s"] - found["ttft"][0]["alone_p50_s"]
     )
-    assert [row["waiting"] for row in found["waiting"]] == [0, 5, 0, 5]
+    assert [row["waiting"] for row in found["waiting"]] == [0, 2, 0, 2]
     assert "are kept" in said.out and "as long" in said.out
 
 

@@ -118,6 +118,9 @@ def test_a_refusal_waits_for_a_body_that_nobody_reads(given, unread):
     heard = answer_of(refuses, "/v1/nope", parts=3, **given)
     assert (heard.status, heard.unread) == (404, unread)
     assert answer_of(fine, "/v1/nope", parts=3, **given).unread == 3
+    heard = answer_of(refuses, "/v1/nope", parts=3, expect="100-continue", **given)
+    closes = heard.headers.get(b"connection") == b"close"
+    assert heard.unread == 3 and closes is bool(given)
 
 
 def test_a_message_shows_the_beginning_of_a_value_and_looks_at_no_more():
@@ -196,7 +199,7 @@ async def connected(app, keep_alive: float = 60):
 
 def test_bytes_that_begin_no_request_do_not_keep_a_connection():
     async def heard() -> bytes:
-        async with connected(fine, keep_alive=0.1) as (reader, writer):
+        async with connected(fine, keep_alive=1) as (reader, writer):
             writer.write(WHOLE)
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"\r\n")
@@ -242,7 +245,7 @@ def test_a_last_answer_that_is_read_slowly_comes_whole():
 
     async def story(head: bytes) -> int:
         num = 0
-        async with connected(large, keep_alive=1) as (reader, writer):
+        async with connected(large, keep_alive=1.5) as (reader, writer):
             writer.write(b"GET / HTTP/1.1\r\n" + head + b"\r\n")
             while part := await reader.read(1_000_000):
                 num += len(part)

@@ -7,6 +7,7 @@ from statistics import median
 from labkit.console import Stages
 from labkit.measure import workload
 from labkit.measure.bench import arguments
+from labkit.measure.bench.drive import BenchError
 from labkit.measure.bench.report import Column, Report, milliseconds, percent
 
 SUMMARY = "the server beside its engine alone: tokens/s, added TTFT, streams that wait"
@@ -76,12 +77,16 @@ def add_options(parser) -> None:
 
 def run(options: Namespace, report: Report) -> None:
     """Measures the three parts; prints a table of each."""
+    from labkit.measure.bench import load
     from labkit.measure.bench import over_http_runs as runs
 
     if options.workload:
         asked, source = arguments.workload_of(options)
     else:
         asked, source = workload.synthetic(options.seed, 64), f"built in, from seed {options.seed}"
+    told = load.raise_file_limit(max(options.waiting, len(asked)) + 1)
+    if told:
+        raise BenchError(told)
     about = {"workload": f"{source}: {len(asked)} requests, all at once", "dtype": options.dtype}
     report.header(FORMULAS, options.seed, model=options.model, **about)
     stages = Stages(1 + bool(options.ttft_requests) + bool(options.waiting), sys.stderr)

@@ -4,7 +4,7 @@ import asyncio
 import random
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -17,6 +17,7 @@ from labkit.measure.bench.served import Served
 from labkit.measure.workload import WorkloadRequest
 from labkit.model.loading import LoadedModel
 
+TRIES = 3
 SLOTS = ("--max-num-seqs", "1", "--max-queued-requests")
 
 
@@ -121,12 +122,20 @@ def waiting(options: Namespace, tell: Tell) -> list[dict]:
         for run in range(1, options.runs + 1):
             for count in (0, options.waiting):
                 tell(f"run {run}, {count} wait")
-                gaps = asyncio.run(gaps_beside(server, count, options.output_tokens))
+                gaps = in_time(server, count, options.output_tokens)
                 rows.append({
                     "waiting": count, "run": run, "gaps": len(gaps),
                     "itl_p50_s": percentile(gaps, 50), "itl_p99_s": percentile(gaps, 99),
                 })  # fmt: skip
     return rows
+
+
+def in_time(server: Served, count: int, tokens: int) -> list[float]:
+    """As `gaps_beside`; once more when other work of the machine made the others late."""
+    for _ in range(TRIES - 1):
+        with suppress(BenchError):
+            return asyncio.run(gaps_beside(server, count, tokens))
+    return asyncio.run(gaps_beside(server, count, tokens))
 
 
 async def gaps_beside(server: Served, count: int, tokens: int) -> list[float]:
@@ -135,7 +144,7 @@ async def gaps_beside(server: Served, count: int, tokens: int) -> list[float]:
     BenchError if they were not all there before that half, or not all waiting at the end.
     """
     clock = light_client.clock_from_now()
-    words = " ".join(WORDS)
+    words = " ".join(WORDS[:8])
 
     async def begin(name: str, length: int) -> light_client.Stream:
         one, answer = WorkloadRequest(name, length, words, ignore_eos=True), Answer()
@@ -147,18 +156,24 @@ async def gaps_beside(server: Served, count: int, tokens: int) -> list[float]:
     while not times and not stream.over.done():
         await asyncio.sleep(0.005)
     others = await asyncio.gather(*(begin("waits", 1) for _ in range(count)))
-    there, half = clock(), tokens // 2
-    begun = len(times)
+    while any(one.request_id is None and not one.over.done() for one in others):
+        await asyncio.sleep(0.005)  # the head of an answer: it is in line
+    there, half, begun = clock(), tokens // 2, len(times)
     await stream.over
     light_client.refuse_failures([stream.answer])
-    first = [min(one.answer.chunk_times, default=clock()) for one in others]
-    still = sum(time >= times[-1] for time in first) - sum(one.over.done() for one in others)
+    still = sum(waited(one, times[-1]) for one in others)
     for one in others:
         one.transport.abort()
-    if begun > half or still < count:
+    if count and (begun > half or still < count):
         raise BenchError(
             f"of {count} streams {still} waited until the end, and all were there {there:.1f} s "
             f"after the start, with {begun} of {tokens} tokens made; give more --output-tokens, "
             "or fewer --waiting"
         )
     return [after - before for before, after in pairwise(times[half:])]
+
+
+def waited(stream: light_client.Stream, until: float) -> bool:
+    """Whether a stream had no token before `until`, and was not refused."""
+    times = stream.answer.chunk_times
+    return times[0] >= until if times else not stream.over.done()
