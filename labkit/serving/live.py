@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Sequence
 
-WINDOW_S = 10.0  # over which latencies are told,
-MOST_SAMPLES = 4096  # and at most so many of them, the last ones
+WINDOW_S = 10.0  # over which latencies are told
+MOST_SAMPLES = 4096  # the last ones, if there are more in that time
 
 
 class Live:

@@ -40,6 +40,11 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"FAIL {self.prog}: {message} (more: {self.prog} --help)\n")
 
 
+def key_of(options: Namespace) -> str | None:
+    """--api-key, else LABKIT_API_KEY. Blanks around it don't come through a header."""
+    return (options.api_key or os.environ.get("LABKIT_API_KEY", "")).strip() or None
+
+
 def parse(argv: list[str]) -> Namespace:
     """The options. Prints a help or one line about what is wrong, and exits, when it must."""
     parser = Parser(
@@ -58,7 +63,7 @@ def parse(argv: list[str]) -> Namespace:
         options.device = "paced:" + located(options.device.removeprefix("paced:"))
     if options.api_key is not None and not options.api_key.strip():  # of a variable not set, say
         parser.error("--api-key is empty, and would let everybody in; give a key, or leave it out")
-    options.api_key = (options.api_key or os.environ.get("LABKIT_API_KEY", "")).strip() or None
+    options.api_key = key_of(options)
     if options.policy and options.rung not in (None, "preemptive"):
         parser.error(f"--policy {options.policy} is of rung preemptive, not of {options.rung}")
     options.rung = options.rung or "preemptive"

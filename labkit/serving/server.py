@@ -26,7 +26,7 @@ from labkit.serving.text import TextSide
 SEND_BUFFER = 64 * 1024  # bytes the system keeps for a client that doesn't read
 MOST_FILES = 65_536
 LAST_WORDS_S = 2.0  # for answers that are on their way when the server ends
-GARBAGE = 50_000, 20, 100  # new objects until a look for garbage, and looks until a longer one
+GARBAGE = 50_000, 20, 100  # new objects until it is looked for; short looks until a longer one
 log = logging.getLogger("labkit.server")
 
 
@@ -98,8 +98,8 @@ async def serve(options: Namespace, served) -> int:
     """Serves `served` (`OneModel`, say) until a signal, or until its `run` ends."""
     raise_file_limit()
     gc.collect()
-    gc.freeze()  # what is there now stays; and of a body with a million lists in it
-    gc.set_threshold(*GARBAGE)  # none is garbage while it is read, however often one looks
+    gc.freeze()  # what is there now stays
+    gc.set_threshold(*GARBAGE)  # a body of a million lists is no garbage while it is read
     listening = listen(options.host, options.port, served.command)
     app = Guards(
         served.app, options.api_key, is_loopback(options.host), options.write_timeout,

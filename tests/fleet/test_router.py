@@ -8,7 +8,6 @@ from functools import wraps
 import pytest
 from fake_replica import Call, event, get, routed, until
 
-from labkit.fleet.router.asked import Asked, Body
 from labkit.fleet.router.backends import Timeouts
 from labkit.fleet.router.flight import Ended, Flight
 from labkit.fleet.router.health_checks import HealthChecks
@@ -490,10 +489,13 @@ async def test_why_no_replica_can_be_asked_is_told_of_each():
     async with routed("a", "b", "c") as (app, (first, second, third), (fake, *_)):
         second.models, third.is_up, third.detail = frozenset({"other"}), False, "it is away"
         fake.act = "drop"
+        for _ in range(first.breaker.failures):
+            call = await Call(app, body={"model": "m", "prompt": "x"}).ended()
+            assert call.json["error"]["code"] == "replica_lost"  # what became of it says more
         call = await Call(app, body={"model": "m", "prompt": "x"}).ended()
-        assert call.json["error"]["code"] == "replica_lost"  # what became of it says more
-        told = app.dispatcher.why_nobody(Asked(body=Body(model="m")), [first])
-        assert "(a: it was asked; b: it doesn't have the model; c: it is away)" in told
+        assert (call.status, call.json["error"]["code"]) == (503, "no_replica")
+        why = "(a: its breaker is open; b: it doesn't have the model; c: it is away)"
+        assert why in call.json["error"]["message"]
 
 
 @in_a_loop

@@ -139,6 +139,7 @@ def test_a_home_that_there_is_not_is_refused(capsys):
 
 def test_a_short_run_of_all_homes(tmp_path, capsys):
     told = ["--model", "tiny", "--devices", "H100:8b", "--streams", "2", "--seconds", "0.05"]
+    before = psutil.Process().children(recursive=True)  # of other tests
     assert cli.main(["ipc", *told, "--json", str(tmp_path / "out.json")]) == 0
     found = json.loads((tmp_path / "out.json").read_text("utf-8"))
     assert [row["home"] for row in found["rows"]] == ["in-process", "thread", "process"]
@@ -152,7 +153,8 @@ def test_a_short_run_of_all_homes(tmp_path, capsys):
     assert found["rows"][2]["bytes_per_token"] > 24
     assert len(found["verdicts"]) == 1 and found["verdicts"][0]["case"] == "H100:8b, 2 streams"
     assert "Is process separation always best?" in capsys.readouterr().out
-    assert not [one for one in psutil.Process().children(recursive=True) if is_server(one)]
+    after = [one for one in psutil.Process().children(recursive=True) if one not in before]
+    assert not [one for one in after if is_server(one)]
 
 
 def test_a_server_that_does_not_start_is_told_in_one_line(capsys):

@@ -147,15 +147,13 @@ class Dispatcher:
             verdict(self.clock())
         trip.is_probe = False
 
-    def why_nobody(self, asked, tried: Collection[Backend]) -> str:
+    def why_nobody(self, asked) -> str:
         """What each replica lacks, for the client's error."""
-        told = "; ".join(f"{one.name}: {self.why_not(one, asked, tried)}" for one in self.backends)
+        told = "; ".join(f"{one.name}: {self.why_not(one, asked)}" for one in self.backends)
         return f"no replica can be asked now ({told}); try again, or see GET /health"
 
-    def why_not(self, backend: Backend, asked, tried: Collection[Backend]) -> str:
+    def why_not(self, backend: Backend, asked) -> str:
         if not backend.has(model_of(asked)):
             return "it doesn't have the model"
-        if backend in tried:
-            return "it was asked"
         state = backend.breaker.state(self.clock())
         return f"its breaker is {state}" if backend.is_up else backend.detail

@@ -1,7 +1,6 @@
 """What `python3 -m labkit route` can be told, and what of it is sensible. Standard library only."""
 
 import argparse
-import os
 import re
 from argparse import ArgumentTypeError, Namespace
 from dataclasses import dataclass, field, replace
@@ -9,7 +8,7 @@ from urllib.parse import urlsplit
 
 from labkit.environment import again
 from labkit.fleet.routing import ROUTERS
-from labkit.serving.options import Parser, above_zero, count, port, whole
+from labkit.serving.options import Parser, above_zero, count, key_of, port, whole
 
 DESCRIPTION = """\
 A router in front of OpenAI endpoints: labkit's, vLLM's, any other. Clients talk to it as to one
@@ -105,7 +104,7 @@ def parse(argv: list[str]) -> Namespace:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         parser.error(f"two replicas are called {twice}; give them names: --backend NAME=URL")
-    options.api_key = (options.api_key or os.environ.get("LABKIT_API_KEY", "")).strip() or None
+    options.api_key = key_of(options)
     return options
 
 

@@ -71,7 +71,7 @@ class Proxy:
                 await refuse(failures.unknown_model(asked), scope, send)
                 return
             except NoReplica:
-                failure = failure or Failure(self.nobody(asked, tried), was_sent=False)
+                failure = failure or Failure(self.nobody(asked), was_sent=False)
                 break
             if tried:
                 self.metrics.retried(trip.backend.name)
@@ -197,8 +197,8 @@ class Proxy:
         if len(self.owners) > MOST_OWNERS:
             self.owners.popitem(last=False)
 
-    def nobody(self, asked, tried: list[Backend]) -> APIError:
-        told = self.dispatcher.why_nobody(asked, tried)
+    def nobody(self, asked) -> APIError:
+        told = self.dispatcher.why_nobody(asked)
         return APIError(503, told, code="no_replica", retry_after=RETRY_AFTER_S)
 
 

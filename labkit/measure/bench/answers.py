@@ -133,6 +133,12 @@ class Answer:
         return latency(self.arrival, token_times(self.seen_times, self.num_tokens))
 
 
+def seconds_of(answers: Sequence[Answer]) -> float:
+    """From the first arrival to the last token, of answers that are whole."""
+    last = max(answer.arrival + answer.latency.e2e for answer in answers)
+    return last - min(answer.arrival for answer in answers)
+
+
 def token_times(seen: Sequence[float], num_tokens: int) -> list[float]:
     """A time for each of `num_tokens` tokens, from when pieces of their text were seen.
 

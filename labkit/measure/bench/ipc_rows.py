@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from labkit.measure.bench.answers import Answer
+from labkit.measure.bench.answers import Answer, seconds_of
 from labkit.measure.bench.drive import percentile
 from labkit.measure.bench.report import Column, percent
 
@@ -55,8 +55,7 @@ def row(who: dict, answers: Sequence[Answer], client_cpu_s: float, before: dict,
 
     latencies = [answer.latency for answer in answers]
     tokens = sum(answer.num_tokens for answer in answers)
-    last = max(answer.arrival + answer.latency.e2e for answer in answers)
-    seconds = last - min(answer.arrival for answer in answers)
+    seconds = seconds_of(answers)
     gaps = [gap for one in latencies for gap in one.itl]
     busy, steps = growth("labkit:device_busy_seconds_total"), growth("labkit:engine_steps_total")
     api, engine = growth("api_cpu"), growth("engine_cpu")

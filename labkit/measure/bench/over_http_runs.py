@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from labkit.measure import workload
 from labkit.measure.bench import light_client, served
-from labkit.measure.bench.answers import Answer
+from labkit.measure.bench.answers import Answer, seconds_of
 from labkit.measure.bench.drive import BenchError, Tell, drive, percentile, warm_up
 from labkit.measure.bench.sending import WORDS
 from labkit.measure.bench.served import Served
@@ -74,8 +74,7 @@ def speed(pair: Pair, asked: Sequence[WorkloadRequest], runs: int, tell: Tell) -
                 f"the engine alone made {alone.num_tokens} tokens and the server {tokens} of the "
                 "same requests, so their times can't be compared; give requests with ignore_eos"
             )
-        last = max(answer.arrival + answer.latency.e2e for answer in answers)
-        seconds = last - min(answer.arrival for answer in answers)
+        seconds = seconds_of(answers)
         rows += [
             {"who": "engine alone", "run": run, "tokens": tokens, "seconds": alone.seconds,
              "tokens_per_s": alone.tokens_per_s},
@@ -87,24 +86,22 @@ def speed(pair: Pair, asked: Sequence[WorkloadRequest], runs: int, tell: Tell) -
 
 def ttft(pair: Pair, count: int, seed: int, tell: Tell) -> dict:
     """First tokens of `count` short prompts, each asked of both in turn."""
+
+    def of_engine(one: WorkloadRequest) -> float:
+        return drive(pair.engine, workload.to_requests([one], pair.loaded)).latencies[one.id].ttft
+
+    def of_server(one: WorkloadRequest) -> float:
+        asking = light_client.closed_loop(pair.server.port, [one], 1, is_chat=True)
+        return asyncio.run(asking)[0][0].latency.ttft
+
     draw, alone, over_http = random.Random(f"ttft {seed}"), [], []
+    ways = [(of_engine, alone), (of_server, over_http)]
     for number in range(count):
         tell(f"{pair.loaded.name}: {number + 1} of {count}")
         text = " ".join(draw.choices(WORDS, k=32))
         one = WorkloadRequest(f"t{number}", 1, text, ignore_eos=True)
-
-        def ask_engine(one: WorkloadRequest = one) -> None:
-            found = drive(pair.engine, workload.to_requests([one], pair.loaded))
-            alone.append(found.latencies[one.id].ttft)
-
-        def ask_server(one: WorkloadRequest = one) -> None:
-            answers, _ = asyncio.run(
-                light_client.closed_loop(pair.server.port, [one], 1, is_chat=True)
-            )
-            over_http.append(answers[0].latency.ttft)
-
-        for ask in (ask_engine, ask_server) if number % 2 else (ask_server, ask_engine):
-            ask()
+        for ttft_of, found in ways if number % 2 else ways[::-1]:
+            found.append(ttft_of(one))
     return {
         "model": pair.loaded.name, "requests": count,
         **{f"alone_p{p}_s": percentile(alone, p) for p in (50, 99)},
